@@ -128,7 +128,8 @@ type Log struct {
 	Prefix string
 }
 
-// Limit holds while fewer than Rate packets a second were seen, after a burst of Burst.
+// Limit holds while fewer than Rate packets a second were seen, after a burst
+// of Burst; 0 is the kernel's default of 5.
 type Limit struct {
 	Rate  uint64
 	Burst uint32
@@ -154,8 +155,8 @@ type Masquerade struct{}
 type ClampMSS struct{}
 
 // Label writes the connection's ct label once: rule number, in-interface index
-// (read from the packet), revision (design 7). nft text cannot say it: String
-// is a comment-free placeholder and Textual leaves it out.
+// (read from the packet), revision (design 7). nft text cannot say it: its
+// String is empty and the text of a rule leaves it out.
 type Label struct {
 	Rule     uint32
 	Revision uint32

@@ -128,9 +128,9 @@ func (t Type) Text(v Value) string {
 	case ICMPv6Type:
 		return nameOr(icmp6Names, b[0])
 	case CTState:
-		return nameOr(stateNames, binary.NativeEndian.Uint32(b))
+		return bitNames(stateNames, binary.NativeEndian.Uint32(b))
 	case CTStatus:
-		return nameOr(statusNames, binary.NativeEndian.Uint32(b))
+		return bitNames(statusNames, binary.NativeEndian.Uint32(b))
 	case AddrType:
 		return nameOr(addrTypeNames, binary.NativeEndian.Uint32(b))
 	case Mark:
@@ -161,6 +161,20 @@ func PrefixOf(r Range) (netip.Prefix, bool) {
 		}
 	}
 	return netip.Prefix{}, false
+}
+
+// bitNames is the names of the bits of n, lowest first.
+func bitNames(names map[uint32]string, n uint32) string {
+	var words []string
+	for bit := uint32(1); bit != 0; bit <<= 1 {
+		if n&bit != 0 {
+			words = append(words, nameOr(names, bit))
+		}
+	}
+	if words == nil {
+		return "0"
+	}
+	return strings.Join(words, ",")
 }
 
 func nameOr[K ~uint8 | ~uint32](names map[K]string, k K) string {

@@ -1,0 +1,42 @@
+package ruleset_test
+
+import (
+	"net/netip"
+	"testing"
+
+	. "gatehouse/firewall/ruleset"
+)
+
+func is(f Field, v ...Value) Match {
+	m := Match{Field: f}
+	for _, v := range v {
+		m.In = append(m.In, One(v))
+	}
+	return m
+}
+
+func TestRuleTextLeavesOutWhatNftImplies(t *testing.T) {
+	v4, v6, tcp := is(NFProtoField, Byte(2)), is(NFProtoField, Byte(10)), is(L4Proto, Byte(6))
+	host := is(IPSaddr, Addr(netip.MustParseAddr("10.0.0.1")))
+	accept := Verdict{Kind: Accept}
+	for _, c := range []struct {
+		want  string
+		stmts []Stmt
+	}{
+		{`ip saddr 10.0.0.1 tcp dport 22 accept`, []Stmt{v4, host, tcp, is(TCPDport, Port(22)), accept}},
+		{`meta nfproto ipv4 meta l4proto tcp ip saddr 10.0.0.1 tcp dport 22 accept`, []Stmt{v4, tcp, host, is(TCPDport, Port(22)), accept}},
+		{`meta nfproto ipv6 tcp dport { 22, 80 } accept`, []Stmt{v6, tcp, is(TCPDport, Port(22), Port(80)), accept}},
+		{`icmp type echo-request accept`, []Stmt{v4, is(L4Proto, Byte(1)), is(ICMPTypeField, Byte(8)), accept}},
+		{`meta l4proto { tcp, udp } th dport 53 accept`, []Stmt{is(L4Proto, Byte(6), Byte(17)), is(THDport, Port(53)), accept}},
+		{`tcp flags syn / syn,rst tcp option maxseg size set rt mtu`, []Stmt{tcp, SYN{}, ClampMSS{}}},
+		{`ct state ! established,related drop`, []Stmt{Match{Field: CTStateField, Not: true, In: []Range{One(U32(StateEstablished | StateRelated))}}, Verdict{Kind: Drop}}},
+		{`counter name "r_1" goto a_1`, []Stmt{Label{Rule: 1, Revision: 2}, Count{"r_1"}, Verdict{Goto, "a_1"}}},
+		{`ip saddr != @home accept`, []Stmt{v4, Match{Field: IPSaddr, Not: true, Set: "home"}, accept}},
+		{`meta nfproto ipv6 meta l4proto udp dnat ip6 to udp dport map @f`, []Stmt{v6, is(L4Proto, Byte(17)), DNAT{Map: "f", ByUDP: true, IPv6: true}}},
+		{`dnat ip6 to [fd00::1]:80`, []Stmt{DNAT{To: netip.MustParseAddr("fd00::1"), Port: 80}}},
+	} {
+		if got := (Rule{Stmts: c.stmts}).String(); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
