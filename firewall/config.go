@@ -21,11 +21,11 @@ type Config struct {
 	Schema     int         `json:"schema"`
 	System     System      `json:"system"`
 	Admin      Admin       `json:"admin"`
-	Interfaces []Interface `json:"interfaces"`
-	Aliases    []Alias     `json:"aliases"`
-	Rules      []Rule      `json:"rules"`
-	Forwards   []Forward   `json:"forwards"`
-	Scopes     []Scope     `json:"scopes"`
+	Interfaces []Interface `json:"interfaces,omitempty"`
+	Aliases    []Alias     `json:"aliases,omitempty"`
+	Rules      []Rule      `json:"rules,omitempty"`
+	Forwards   []Forward   `json:"forwards,omitempty"`
+	Scopes     []Scope     `json:"scopes,omitempty"`
 }
 
 // System says how the box calls itself.
@@ -62,9 +62,9 @@ type Interface struct {
 	On           bool   `json:"on"`
 	V4           V4     `json:"v4"`
 	V6           V6     `json:"v6"`
-	MTU          int    `json:"mtu,omitempty"`          // 576-9000, 0 = as the port is
-	BlockPrivate bool   `json:"blockPrivate,omitempty"` // drop RFC 1918, 100.64/10, fc00::/7 sources
-	BlockBogons  bool   `json:"blockBogons,omitempty"`  // drop sources that nobody may use
+	MTU          int    `json:"mtu,omitempty"`           // 576-9000, 0 = as the port is
+	BlockPrivate bool   `json:"block_private,omitempty"` // drop RFC 1918, 100.64/10, fc00::/7 sources
+	BlockBogons  bool   `json:"block_bogons,omitempty"`  // drop sources that nobody may use
 }
 
 // V4 is how an interface gets its IPv4 address.
@@ -126,9 +126,9 @@ type Rule struct {
 	Proto    Proto    `json:"proto"`
 	ICMP     []string `json:"icmp,omitempty"` // ICMP type names (ICMPTypes); empty = all
 	Src      Ends     `json:"src"`
-	SrcPorts Ports    `json:"srcPorts,omitempty"` // empty = any
+	SrcPorts Ports    `json:"sport,omitempty"` // empty = any
 	Dst      Ends     `json:"dst"`
-	DstPorts Ports    `json:"dstPorts,omitempty"` // empty = any
+	DstPorts Ports    `json:"dport,omitempty"` // empty = any
 	Log      bool     `json:"log,omitempty"`
 	Descr    string   `json:"descr,omitempty"`
 	Section  string   `json:"section,omitempty"` // the separator above it
@@ -182,9 +182,9 @@ type Forward struct {
 	Proto   Proto      `json:"proto"` // tcp, udp, tcp+udp
 	From    Ends       `json:"from"`  // sources that may use it
 	Dst     End        `json:"dst"`   // EndIfAddr of In, or an address
-	Ports   PortRange  `json:"ports"`
+	Ports   PortRange  `json:"dport"`
 	To      netip.Addr `json:"to"`
-	ToPort  uint16     `json:"toPort"`  // first port inside; ranges shift one to one
+	ToPort  uint16     `json:"to_port"` // first port inside; ranges shift one to one
 	Rule    ID         `json:"rule"`    // the linked pass rule; empty: translate only
 	Reflect bool       `json:"reflect"` // also for clients inside that use the outside address
 }
