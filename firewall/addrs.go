@@ -200,3 +200,25 @@ func MergePorts(rs []PortRange) []PortRange {
 	}
 	return out
 }
+
+// RuleNumbers gives every rule a number that stays with its id: the ct label
+// carries it (design 7). 0 is left for automatic rules.
+func (c Config) RuleNumbers() map[ID]uint32 {
+	out, taken := make(map[ID]uint32, len(c.Rules)), make(map[uint32]bool, len(c.Rules))
+	ids := make([]ID, len(c.Rules))
+	for i, r := range c.Rules {
+		ids[i] = r.ID
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		n := uint32(2166136261) // FNV-1a
+		for i := range len(id) {
+			n = (n ^ uint32(id[i])) * 16777619
+		}
+		for n == 0 || taken[n] {
+			n++
+		}
+		out[id], taken[n] = n, true
+	}
+	return out
+}
