@@ -81,7 +81,7 @@ func (l *Lab) serveWeb() error {
 type DHCP struct {
 	First, Last string        // of the pool, in 203.0.113.0/24
 	Lease       time.Duration // 0 means two minutes, which is also dnsmasq's minimum
-	Renew       time.Duration // T1, RFC 2131 section 4.4.5; 0 means half of Lease
+	Renew       time.Duration // T1, RFC 2131 section 4.4.5; 0 means half of Lease; dnsmasq takes no less than 4 s
 	Rebind      time.Duration // T2; 0 means seven eighths of Lease
 	// Server is an address for the server outside the pool's net, such as 10.64.0.1, as many providers have it: its
 	// offers come from there, and a renewal to it goes through the gateway. "" means inet itself is the server.
