@@ -1,5 +1,7 @@
 package firewall
 
+import "net/netip"
+
 // Factory is revision 0: no interface has a role, nothing passes, and the web
 // pages answer where the wizard runs.
 func Factory() Config {
@@ -40,4 +42,37 @@ func (c Config) Warnings() Problems {
 		}
 	}
 	return ps
+}
+
+// DefaultPool is the DHCP range that suits an address: all but .1 to .9 and the
+// last ten of a network of 64 or more, else every host address on the larger
+// side of the box's own.
+func DefaultPool(p netip.Prefix) (from, to netip.Addr) {
+	if !p.IsValid() || !p.Addr().Is4() || p.Bits() > 30 {
+		return from, to
+	}
+	first, last, box := p.Masked().Addr().Next(), LastAddr(p).Prev(), p.Addr()
+	if p.Bits() <= 26 {
+		for range 9 {
+			first, last = first.Next(), last.Prev()
+		}
+		last = last.Prev()
+	}
+	switch {
+	case !(AddrRange{first, last}).Contains(box):
+		return first, last
+	case distance(first, box) > distance(box, last):
+		return first, box.Prev()
+	}
+	return box.Next(), last
+}
+
+// distance is how many addresses lie between two of IPv4.
+func distance(a, b netip.Addr) int {
+	x, y := a.As4(), b.As4()
+	n := 0
+	for i := range 4 {
+		n = n<<8 + int(y[i]) - int(x[i])
+	}
+	return n
 }

@@ -33,6 +33,11 @@ func (w *wizard) showPorts(rw http.ResponseWriter, r *http.Request) error {
 	if hasLAN {
 		f.LAN = lan.Device
 	}
+	// The live fragment sends what is chosen in the browser, so that a cable
+	// plugged in does not undo a click.
+	if q := r.URL.Query(); q.Has("wan") || q.Has("lan") {
+		f.WAN, f.LAN = q.Get("wan"), q.Get("lan")
+	}
 	return w.renderPorts(rw, r, http.StatusOK, f)
 }
 
