@@ -1,0 +1,161 @@
+package simulate
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+
+	"gatehouse/firewall"
+)
+
+// network is the addresses of the box and the way to every other.
+type network struct {
+	facts  firewall.Facts
+	own    map[netip.Addr][]string // the devices that have an address
+	shared map[netip.Addr]bool     // broadcast and subnet-router anycast addresses: they reach the box but are not its own
+	routes map[netip.Prefix]hops
+	bits   [2][]int // the lengths of prefixes in routes, longest first: IPv4, IPv6
+}
+
+// hops is the devices of the best routes to one network: more than one when they cost the same.
+type hops struct {
+	metric  int
+	devices []string
+}
+
+var (
+	limited   = netip.MustParseAddr("255.255.255.255")
+	zeroNet   = netip.MustParsePrefix("0.0.0.0/8")
+	multicast = netip.MustParsePrefix("224.0.0.0/24") // what stays on a link (RFC 5771)
+)
+
+func newNetwork(facts firewall.Facts) network {
+	n := network{facts: facts, own: map[netip.Addr][]string{}, shared: map[netip.Addr]bool{}, routes: map[netip.Prefix]hops{}}
+	for _, r := range facts.Routes {
+		n.route(r)
+	}
+	for _, device := range slices.Sorted(maps.Keys(facts.Addrs)) {
+		for _, p := range facts.Addrs[device] {
+			a := p.Addr()
+			n.own[a] = append(n.own[a], device)
+			metric := 0
+			switch {
+			case a.Is4() && p.Bits() < 31:
+				n.shared[firewall.LastAddr(p)] = true
+			case a.Is6() && p.Bits() < 127 && !a.IsLinkLocalUnicast():
+				n.shared[p.Masked().Addr()] = true // RFC 4291, 2.6.1
+			}
+			if a.Is6() {
+				metric = 256 // what the kernel gives connected networks
+			}
+			n.route(firewall.Route{Dst: p, Device: device, Metric: metric})
+		}
+	}
+	lengths := [2]map[int]bool{{}, {}}
+	for p := range n.routes {
+		lengths[family(p.Addr())][p.Bits()] = true
+	}
+	for i, set := range lengths {
+		n.bits[i] = slices.Sorted(maps.Keys(set))
+		slices.Reverse(n.bits[i])
+	}
+	return n
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return 0
+	}
+	return 1
+}
+
+// route adds a route unless a cheaper one to the same network is there.
+func (n network) route(r firewall.Route) {
+	key := r.Dst.Masked()
+	h, ok := n.routes[key]
+	switch {
+	case !ok || r.Metric < h.metric:
+		h = hops{r.Metric, []string{r.Device}}
+	case r.Metric == h.metric && !slices.Contains(h.devices, r.Device):
+		h.devices = append(h.devices, r.Device)
+	}
+	n.routes[key] = h
+}
+
+// lookup is the devices that an address is reached through, nil when there is no route.
+func (n network) lookup(a netip.Addr) []string {
+	for _, bits := range n.bits[family(a)] {
+		if p, err := a.Prefix(bits); err == nil {
+			if h, ok := n.routes[p]; ok {
+				return h.devices
+			}
+		}
+	}
+	return nil
+}
+
+// has reports whether an address belongs to this device.
+func (n network) has(a netip.Addr, device string) bool { return slices.Contains(n.own[a], device) }
+
+// local reports whether an address is the box's own, for a packet that entered
+// by this device: a link-local address is the one on the same link.
+func (n network) local(a netip.Addr, in string) bool {
+	if a.Is6() && a.IsLinkLocalUnicast() {
+		return n.has(a, in)
+	}
+	return len(n.own[a]) > 0 || a.IsLoopback()
+}
+
+// returns is the strict reverse path check (RFC 3704, 2.2): the source must be
+// reached through the device the packet came in by. Clients without an address pass.
+func (n network) returns(p firewall.Packet) bool {
+	switch {
+	case p.Src.Is4() && zeroNet.Contains(p.Src) && (p.Dst == limited || multicast.Contains(p.Dst)):
+		return true
+	case p.Src.Is6() && p.Src.IsUnspecified() && p.Proto == 58 && (p.Dst.IsLinkLocalUnicast() || p.Dst.IsLinkLocalMulticast()):
+		return true
+	case n.local(p.Src, p.In) || n.shared[p.Src]:
+		return false
+	case p.Src.Is6() && p.Src.IsLinkLocalUnicast():
+		return true
+	}
+	return slices.Contains(n.lookup(p.Src), p.In)
+}
+
+// way is where a packet goes: to the box, or out by a device ("" without a route).
+func (n network) way(p firewall.Packet) (local bool, out string) {
+	switch {
+	case n.local(p.Dst, p.In) || n.shared[p.Dst] || p.Dst == limited || p.Dst.IsMulticast():
+		return true, ""
+	case p.Dst.Is6() && p.Dst.IsLinkLocalUnicast():
+		return false, p.In
+	}
+	if devices := n.lookup(p.Dst); len(devices) > 0 {
+		return false, devices[0]
+	}
+	return false, ""
+}
+
+// impossible reports whether the kernel's routing drops a packet by itself for
+// its addresses (ip_route_input_slow, ip6_forward).
+func (n network) impossible(p firewall.Packet, out string) bool {
+	if p.Src.Is6() {
+		return out != "" && (p.Src.IsUnspecified() || p.Src.IsLinkLocalUnicast() && out != p.In)
+	}
+	switch {
+	case p.Src.IsMulticast(), p.Src == limited, p.Src.IsLoopback(), p.Dst.IsLoopback():
+		return true
+	case n.local(p.Src, p.In) || n.shared[p.Src]:
+		return true
+	case zeroNet.Contains(p.Src):
+		return p.Dst != limited && !multicast.Contains(p.Dst)
+	}
+	return zeroNet.Contains(p.Dst)
+}
+
+// impossible6 reports whether the kernel drops an IPv6 packet before any rule
+// sees it (ip6_rcv_core; RFC 4291, 2.5.3 and 2.7).
+func impossible6(p firewall.Packet) bool {
+	return p.Src.IsLoopback() || p.Dst.IsLoopback() || p.Src.IsMulticast() || p.Src.Is4In6() ||
+		p.Dst.IsUnspecified() || p.Dst.IsInterfaceLocalMulticast()
+}
