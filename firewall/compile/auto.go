@@ -1,6 +1,8 @@
 package compile
 
 import (
+	"strings"
+
 	"gatehouse/firewall"
 	"gatehouse/firewall/ruleset"
 )
@@ -35,9 +37,9 @@ func (b *builder) auto() {
 	b.dropChain("spoofed", true)
 	b.dropChain("private", true)
 	b.dropChain("bogons", true)
-	b.dropChain("wrong_side", true)
-	b.chain(ruleset.Chain{Name: "a_admin", Rules: []ruleset.Rule{{Origin: "auto/anti-lockout", Comment: "anti-lockout",
-		Stmts: []ruleset.Stmt{b.counter("c_admin"), b.label(""), accept}}}})
+	b.dropChain("wrong-side", true)
+	b.chain(ruleset.Chain{Name: autoChain("anti-lockout"), Rules: []ruleset.Rule{{Origin: "auto/anti-lockout", Comment: "anti-lockout",
+		Stmts: []ruleset.Stmt{b.counter(AutoCounter("anti-lockout")), b.label(""), accept}}}})
 }
 
 var (
@@ -47,6 +49,12 @@ var (
 
 func gotoChain(name string) ruleset.Verdict { return ruleset.Verdict{Kind: ruleset.Goto, Chain: name} }
 
+// AutoCounter is the name of the counter of an automatic rule: "spoofed" for
+// auto/spoofed. Names of nft objects cannot hold a dash.
+func AutoCounter(what string) string { return "c_" + strings.ReplaceAll(what, "-", "_") }
+
+func autoChain(what string) string { return "a_" + strings.ReplaceAll(what, "-", "_") }
+
 // dropChain counts, logs when it should, and drops.
 func (b *builder) dropChain(what string, log bool) {
 	origin := ruleset.Origin("auto/" + what)
@@ -54,8 +62,8 @@ func (b *builder) dropChain(what string, log bool) {
 	if log {
 		rules = append(rules, logRule(origin, firewall.Block))
 	}
-	rules = append(rules, ruleset.Rule{Origin: origin, Comment: what, Stmts: []ruleset.Stmt{b.counter("c_" + what), drop}})
-	b.chain(ruleset.Chain{Name: "a_" + what, Rules: rules})
+	rules = append(rules, ruleset.Rule{Origin: origin, Comment: what, Stmts: []ruleset.Stmt{b.counter(AutoCounter(what)), drop}})
+	b.chain(ruleset.Chain{Name: autoChain(what), Rules: rules})
 }
 
 // logRule is a line that only logs; the prefix says which rule and what it did.
@@ -94,7 +102,7 @@ func (b *builder) pre() []ruleset.Rule {
 	rules = append(rules, b.neighbours()...)
 	rules = b.blockFrom(rules, "private", func(in firewall.Interface) bool { return in.BlockPrivate })
 	rules = b.blockFrom(rules, "bogons", func(in firewall.Interface) bool { return in.BlockBogons })
-	return append(rules, line("auto/spoofed", "no way back to the source through this interface", ruleset.NoRouteBack{}, gotoChain("a_spoofed")))
+	return append(rules, line("auto/spoofed", "no way back to the source through this interface", ruleset.NoRouteBack{}, gotoChain(autoChain("spoofed"))))
 }
 
 // blockFrom drops sources of a constant set on the interfaces that ask for it.
@@ -105,8 +113,8 @@ func (b *builder) blockFrom(rules []ruleset.Rule, what string, want func(firewal
 	}
 	origin := ruleset.Origin("auto/" + what)
 	return append(rules,
-		line(origin, "", interfaces(ruleset.IIFName, on), family(false), ruleset.Match{Field: ruleset.IPSaddr, Set: what + "4"}, gotoChain("a_"+what)),
-		line(origin, "", interfaces(ruleset.IIFName, on), family(true), ruleset.Match{Field: ruleset.IP6Saddr, Set: what + "6"}, gotoChain("a_"+what)))
+		line(origin, "", interfaces(ruleset.IIFName, on), family(false), ruleset.Match{Field: ruleset.IPSaddr, Set: what + "4"}, gotoChain(autoChain(what))),
+		line(origin, "", interfaces(ruleset.IIFName, on), family(true), ruleset.Match{Field: ruleset.IP6Saddr, Set: what + "6"}, gotoChain(autoChain(what))))
 }
 
 // dhcp accepts what the DHCP client on a WAN and the server on a LAN need; it
@@ -156,7 +164,7 @@ func known() ruleset.Rule {
 	return line("auto/established", "known connections", ruleset.VMap{Field: ruleset.CTStateField, Arms: []ruleset.Arm{
 		{Key: ruleset.U32(ruleset.StateEstablished), Verdict: accept},
 		{Key: ruleset.U32(ruleset.StateRelated), Verdict: accept},
-		{Key: ruleset.U32(ruleset.StateInvalid), Verdict: gotoChain("a_invalid")}}})
+		{Key: ruleset.U32(ruleset.StateInvalid), Verdict: gotoChain(autoChain("invalid"))}}})
 }
 
 // input decides what reaches the box itself.
@@ -170,10 +178,10 @@ func (b *builder) input() []ruleset.Rule {
 	ports := adminPorts(b.cfg.Admin)
 	if on := b.on(anyRole); len(on) > 0 {
 		rules = append(rules, line("auto/wrong-side", "web pages by another interface's address", proto(6), ports,
-			ruleset.Match{Field: ruleset.FibDaddrIIFType, Not: true, In: []ruleset.Range{ruleset.One(ruleset.U32(ruleset.AddrLocal))}}, gotoChain("a_wrong_side")))
+			ruleset.Match{Field: ruleset.FibDaddrIIFType, Not: true, In: []ruleset.Range{ruleset.One(ruleset.U32(ruleset.AddrLocal))}}, gotoChain(autoChain("wrong-side"))))
 	}
 	if lans := b.on(func(in firewall.Interface) bool { return in.Role == firewall.LAN }); len(lans) > 0 {
-		rules = append(rules, line("auto/anti-lockout", "", interfaces(ruleset.IIFName, lans), proto(6), ports, gotoChain("a_admin")))
+		rules = append(rules, line("auto/anti-lockout", "", interfaces(ruleset.IIFName, lans), proto(6), ports, gotoChain(autoChain("anti-lockout"))))
 	}
 	return append(rules, b.dispatch()...)
 }
@@ -190,7 +198,7 @@ func (b *builder) dispatch() (rules []ruleset.Rule) {
 	if len(arms) > 0 {
 		rules = append(rules, line("auto/dispatch", "", ruleset.VMap{Field: ruleset.IIFName, Arms: arms}))
 	}
-	return append(rules, line("auto/default", "default deny", gotoChain("a_default")))
+	return append(rules, line("auto/default", "default deny", gotoChain(autoChain("default"))))
 }
 
 func adminPorts(a firewall.Admin) ruleset.Match {
