@@ -72,6 +72,7 @@ func (l Lease) live(now time.Time) bool { return l.State == Active && now.Before
 func (l Lease) loaded(now time.Time) Lease {
 	left, promised := l.Until.Sub(now), l.Until.Sub(l.Last)
 	l.Until = now.Add(min(left, promised))
+	l.Last = l.Until.Add(-promised)
 	l.Pinned, l.Moves = false, netip.Addr{}
 	l.durable = l.Until
 	return l

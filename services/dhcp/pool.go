@@ -222,7 +222,7 @@ func (p *Pool) rescan(m Message, now time.Time) {
 		if o, ok := p.offers[a]; ok && o.until.Before(soonest) {
 			soonest = o.until
 		}
-		if t, ok := p.busy[a]; ok && t.Before(soonest) {
+		if t := p.busy[a]; now.Before(t) && t.Before(soonest) {
 			soonest = t
 		}
 	}
