@@ -105,3 +105,13 @@ func (p *Page) render(w http.ResponseWriter, r *http.Request, status int, v view
 	f.User = "" // the page stands alone, whoever looks at it
 	return page.Render(w, r, status, show(f, v))
 }
+
+// parts cuts a fingerprint after every fourth byte, where a line may end.
+func parts(fingerprint string) []string {
+	var ps []string
+	for len(fingerprint) > 12 {
+		ps = append(ps, fingerprint[:12])
+		fingerprint = fingerprint[12:]
+	}
+	return append(ps, fingerprint)
+}

@@ -22,6 +22,7 @@ type Field struct {
 	Many        bool     // several options
 	Rows        int      // text area of so many lines
 	List        []string // suggestions
+	Names       []string // what each of List is called; shorter or nil: nothing
 	Complete    string   // autocomplete token, empty = off
 	Mode        string   // inputmode: numeric for numbers, never type=number
 	Placeholder string
@@ -42,6 +43,14 @@ func Options(values ...string) []Option {
 		os[i] = Option{v, v}
 	}
 	return os
+}
+
+// name is what the suggestion at i is called beside its value.
+func (f Field) name(i int) string {
+	if i < len(f.Names) {
+		return f.Names[i]
+	}
+	return ""
 }
 
 func (f Field) id() string { return FieldID(f.Name) }
@@ -134,9 +143,9 @@ type Column struct {
 	Quiet bool // the label is for screen readers only: actions, check boxes
 }
 
-// tail tells the ids of radio buttons with one name apart.
+// tail tells the ids of several boxes or buttons with one name apart.
 func tail(c Check) string {
-	if c.Radio {
+	if c.Radio || c.Value != "" {
 		return "-" + c.Value
 	}
 	return ""
