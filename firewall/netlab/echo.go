@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net"
-	"net/netip"
 	"strings"
 	"sync"
 )
@@ -116,54 +114,3 @@ type udpWriter struct {
 }
 
 func (w udpWriter) Write(b []byte) (int, error) { return w.WriteTo(b, w.to) }
-
-// Publish listens on an address of the machine the lab runs on (loopback, please: "127.0.0.1:0") and carries every TCP
-// connection into the host, from where it goes to what target returns then. It ends with Close or with the lab.
-func (h *Host) Publish(addr string, target func() (netip.AddrPort, error)) (net.Listener, error) {
-	l, err := (&net.ListenConfig{}).Listen(h.lab.ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(h.lab.ctx, func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go h.carry(c, target)
-		}
-	}()
-	return l, nil
-}
-
-// carry joins a connection with a new one from inside the host; the asker sees a closed connection if that fails.
-func (h *Host) carry(outer net.Conn, target func() (netip.AddrPort, error)) {
-	defer outer.Close()
-	to, err := target()
-	if err != nil {
-		return
-	}
-	inner, err := h.Dial(h.lab.ctx, "tcp", to)
-	if err != nil {
-		return
-	}
-	defer inner.Close()
-	stop := context.AfterFunc(h.lab.ctx, func() { outer.Close(); inner.Close() })
-	defer stop()
-	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{inner, outer}, {outer, inner}} {
-		both.Go(func() {
-			_, err := io.Copy(way[0], way[1])
-			if err != nil { // broken, not just finished in this direction
-				outer.Close()
-				inner.Close()
-				return
-			}
-			if half, ok := way[0].(interface{ CloseWrite() error }); ok {
-				_ = half.CloseWrite() // fails only when it is closed already
-			}
-		})
-	}
-	both.Wait()
-}

@@ -280,9 +280,10 @@ func TestPublishCarriesIntoTheHost(t *testing.T) {
 	route(t, l)
 	_, err := l.Box.Echo(443)
 	must(t, err)
-	pub, err := l.LAN1.Publish("127.0.0.1:0", func() (netip.AddrPort, error) {
+	pub, err := l.Publish("127.0.0.1:0", func(ctx context.Context) (net.Conn, error) {
 		gw, err := l.LAN1.Gateway()
-		return netip.AddrPortFrom(gw, 443), err
+		must(t, err)
+		return l.LAN1.Dial(ctx, "tcp", netip.AddrPortFrom(gw, 443))
 	})
 	must(t, err)
 	ask := func() string {
