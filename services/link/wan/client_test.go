@@ -100,6 +100,8 @@ func (p *provider) Drop(_ context.Context, _ string, l Lease) {
 	p.mu.Unlock()
 }
 
+func (p *provider) sockets() int { p.mu.Lock(); defer p.mu.Unlock(); return p.open }
+func (p *provider) losses() int  { p.mu.Lock(); defer p.mu.Unlock(); return len(p.lost) }
 func (p *provider) set(f func()) { p.mu.Lock(); defer p.mu.Unlock(); f() }
 
 func TestClientLivesThroughAServersLifeAndDeath(t *testing.T) {
@@ -112,8 +114,8 @@ func TestClientLivesThroughAServersLifeAndDeath(t *testing.T) {
 
 		c.Link(true, mac)
 		synctest.Wait()
-		if v := c.View(); v.State != Bound || v.Lease.Addr.Addr() != mine.Addr() || p.open != 0 {
-			t.Fatalf("not bound, or a socket left open: %+v, %d", v, p.open)
+		if v := c.View(); v.State != Bound || v.Lease.Addr.Addr() != mine.Addr() || p.sockets() != 0 {
+			t.Fatalf("not bound, or a socket left open: %+v, %d", v, p.sockets())
 		}
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
@@ -131,8 +133,8 @@ func TestClientLivesThroughAServersLifeAndDeath(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if v := c.View(); v.State != Selecting || v.Lease.Addr.IsValid() || len(p.lost) != 1 {
-			t.Errorf("just after the end: %+v, %d lost", v, len(p.lost))
+		if v := c.View(); v.State != Selecting || v.Lease.Addr.IsValid() || p.losses() != 1 {
+			t.Errorf("just after the end: %+v, %d lost", v, p.losses())
 		}
 		p.set(func() { p.awake = true })
 		time.Sleep(70 * time.Second)
@@ -141,8 +143,8 @@ func TestClientLivesThroughAServersLifeAndDeath(t *testing.T) {
 			t.Errorf("the server is back, the client is %s", c.View().State)
 		}
 		cancel()
-		if err := <-ended; err != nil || p.open != 0 {
-			t.Errorf("ended with %v, %d sockets open", err, p.open)
+		if err := <-ended; err != nil || p.sockets() != 0 {
+			t.Errorf("ended with %v, %d sockets open", err, p.sockets())
 		}
 		c.Renew() // must not hang after the end
 	})
@@ -184,7 +186,7 @@ func TestClientHundredFlapsLeaveNothingBehind(t *testing.T) {
 		}
 		c.Link(true, mac)
 		synctest.Wait()
-		if v := c.View(); v.State != Bound || p.open != 0 || len(p.lost) != 0 {
+		if v := c.View(); v.State != Bound || p.sockets() != 0 || p.losses() != 0 {
 			t.Errorf("after the flaps %+v, %d sockets, %d losses", v, p.open, len(p.lost))
 		}
 	})
