@@ -1,0 +1,28 @@
+package commit
+
+import (
+	"context"
+
+	"gatehouse/firewall/compile"
+)
+
+// Again puts what runs into the kernel and the services once more: for the box
+// as delivered, whose rules follow its ports. Errors: what the kernel said.
+func (w *Writer) Again(ctx context.Context) error {
+	if err := w.turn.take(ctx); err != nil {
+		return err
+	}
+	defer w.turn.release()
+	if w.Status().Lockdown {
+		return nil
+	}
+	config, _ := w.Running()
+	if err := w.install(ctx, compile.Compile(config)); err != nil {
+		return err
+	}
+	problems := w.converge(ctx, config)
+	w.mu.Lock()
+	w.status.Problems = problems
+	w.mu.Unlock()
+	return nil
+}
