@@ -1,0 +1,131 @@
+package rules
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"gatehouse/firewall"
+	"gatehouse/services/commit"
+	"gatehouse/web/page"
+)
+
+// op is what a row's button asks for: verb:id:hash, and for a move the rule to
+// go past. A position is never in it (C09).
+type op struct {
+	verb      string
+	id        firewall.ID
+	hash      string
+	neighbour firewall.ID
+}
+
+func parseOp(s string) (op, error) {
+	parts := strings.Split(s, ":")
+	if len(parts) < 2 || len(parts) > 4 || parts[1] == "" {
+		return op{}, page.BadForm{Err: errors.New("op " + s)}
+	}
+	parts = append(parts, "", "")
+	return op{parts[0], firewall.ID(parts[1]), parts[2], firewall.ID(parts[3])}, nil
+}
+
+// errListChanged is the answer to a move past a rule that is not where the page showed it.
+var errListChanged = page.Refused{Status: http.StatusConflict, Title: "The list has changed",
+	Text: "The rule was not moved: the list is not as this page showed it any more. Open the list again and look."}
+
+// changes turns an op into typed changes and the sentence for the toast.
+func (o op) changes(c firewall.Config) ([]firewall.Change, string, error) {
+	r, ok := c.Rule(o.id)
+	if !ok {
+		return nil, "", page.NotFound{What: "This rule"}
+	}
+	name := "“" + title(r) + "”"
+	switch o.verb {
+	case "toggle":
+		r.On = !r.On
+		if r.On {
+			return []firewall.Change{firewall.UpdateRule{Rule: r}}, "Switched on: " + name, nil
+		}
+		return []firewall.Change{firewall.UpdateRule{Rule: r}}, "Switched off: " + name, nil
+	case "delete":
+		return []firewall.Change{firewall.DeleteRule{ID: r.ID, Descr: title(r)}}, "Deleted: " + name, nil
+	case "up", "down", "top", "end":
+		cs, err := o.move(c, r)
+		return cs, "Moved: " + name, err
+	}
+	return nil, "", page.BadForm{Err: errors.New("op " + o.verb)}
+}
+
+// move places a rule beside a neighbour of the same list. At the border of a
+// section it joins the neighbour's section first, so that a move never tears
+// a section in two.
+func (o op) move(c firewall.Config, r firewall.Rule) ([]firewall.Change, error) {
+	var same []firewall.Rule
+	for _, x := range c.Rules {
+		if x.In == r.In {
+			same = append(same, x)
+		}
+	}
+	me, other := index(same, r.ID), index(same, o.neighbour)
+	switch o.verb {
+	case "top":
+		if me == 0 {
+			return nil, nil
+		}
+		return joined(r, same[0].Section, firewall.MoveRule{ID: r.ID, Place: firewall.Place{Before: same[0].ID}}), nil
+	case "end":
+		if me == len(same)-1 {
+			return nil, nil
+		}
+		return joined(r, same[len(same)-1].Section, firewall.MoveRule{ID: r.ID, Place: firewall.Place{After: same[len(same)-1].ID}}), nil
+	}
+	up := o.verb == "up"
+	if other < 0 || up != (other < me) {
+		return nil, errListChanged
+	}
+	next := same[other]
+	if adjacent := other == me-1 || other == me+1; adjacent && next.Section != r.Section {
+		return joined(r, next.Section), nil
+	}
+	place := firewall.Place{After: next.ID}
+	if up {
+		place = firewall.Place{Before: next.ID}
+	}
+	return joined(r, next.Section, firewall.MoveRule{ID: r.ID, Place: place}), nil
+}
+
+// joined puts the rule into a section, when it is another one, after cs.
+func joined(r firewall.Rule, section string, cs ...firewall.Change) []firewall.Change {
+	if r.Section != section {
+		r.Section = section
+		cs = append(cs, firewall.UpdateRule{Rule: r})
+	}
+	return cs
+}
+
+func index(rules []firewall.Rule, id firewall.ID) int {
+	for i, r := range rules {
+		if r.ID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// stale turns commit's error into the page's: both versions, field by field.
+func stale(err *commit.StaleError) page.StaleError {
+	id := firewall.ID(err.Ref.Key)
+	theirs, there := err.Theirs.Rule(id)
+	yours, mine := err.Yours.Rule(id)
+	out := page.StaleError{What: "Rule “" + title(yours) + "”", Back: "/rules/" + string(id)}
+	switch {
+	case !there:
+		out.Back = "/rules"
+		out.Fields = []page.Stale{{Field: "Rule", Theirs: "deleted", Yours: yours.String()}}
+	case !mine:
+		out.What = "Rule “" + title(theirs) + "”"
+		out.Fields = []page.Stale{{Field: "Rule", Theirs: theirs.String(), Yours: "deleted"}}
+	default:
+		out.Fields = fields(theirs, yours)
+	}
+	return out
+}
