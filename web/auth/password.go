@@ -136,7 +136,8 @@ func PasswordProblem(name, password string) string {
 // a common word or two, or a walk over the keys, filled up with digits.
 func common(low string) bool {
 	rest := strings.Trim(low, "0123456789!?.-_@#$ ")
-	if rest == "" || strings.Count(low, low[:1]) == len(low) {
+	first, _ := utf8.DecodeRuneInString(low)
+	if rest == "" || strings.Trim(low, string(first)) == "" {
 		return true
 	}
 	for _, word := range commonWords() {
