@@ -68,7 +68,7 @@ func explain(err error) (page.Refused, bool) {
 		}
 		return page.Refused{Status: http.StatusUnprocessableEntity, Title: "Not saved", Text: text}, true
 	}
-	return page.Refused{}, false
+	return ofCommit(err)
 }
 
 // broken is all that anybody outside learns of a fault of ours.

@@ -52,7 +52,7 @@ var law = map[string][]string{
 	"web/dhcp":      inWeb,
 	"web/leases":    inWeb,
 	"web/revisions": inWeb,
-	"web/change":    inWeb,
+	"web/changes":   inWeb,
 
 	"cmd/gatehouse": {"firewall", "firewall/ruleset", "firewall/compile", "firewall/simulate", "firewall/kernel", "services/*", "store", "assets", "web", "web/*"},
 	"cmd/gatelab":   {"firewall", "firewall/*", "services/*", "store", "assets", "web", "web/*"},
