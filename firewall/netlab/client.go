@@ -18,7 +18,7 @@ const (
 case $reason in
 PREINIT) ip link set dev "$interface" up ;;
 BOUND|RENEW|REBIND|REBOOT)
-	[ "$old_ip_address" ] && [ "$old_ip_address" != "$new_ip_address" ] && ip -4 addr flush dev "$interface"
+	[ "$reason" = BOUND ] || [ "$old_ip_address" != "$new_ip_address" ] && ip -4 addr flush dev "$interface"
 	ip addr replace "$lease" dev "$interface"
 	for r in $new_routers; do ip route replace default via "$r" dev "$interface"; break; done
 	for d in $new_domain_name_servers; do echo "nameserver $d"; done >/etc/resolv.conf ;;

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"path/filepath"
 	"time"
 )
 
@@ -162,6 +161,3 @@ func (l *Lab) machine(name string) (*Host, error) {
 	}
 	return nil, fmt.Errorf("netlab: no host %s", name)
 }
-
-// resolvConf is the host's own /etc/resolv.conf.
-func (h *Host) resolvConf() string { return filepath.Join(h.Dir, "resolv.conf") }
