@@ -15,14 +15,15 @@ type Packet struct {
 
 // Flow is one conntrack entry: what the first packet was, what came of it.
 type Flow struct {
-	Packet             // original direction; In from the label's ifindex, "" when unknown
-	InIndex uint32     // interface index from the ct label, 0 = unknown
-	To      netip.Addr // destination after translation (source of the reply tuple)
-	ToPort  uint16
-	As      netip.Addr // source after translation (destination of the reply tuple)
-	AsPort  uint16
-	Rule    uint32 // rule number from the ct label, 0 = none
-	Key     []byte // how the kernel names it: kept opaque, to delete it by
+	Packet              // original direction; In from the label's ifindex, "" when unknown
+	InIndex  uint32     // interface index from the ct label, 0 = unknown
+	To       netip.Addr // destination after translation (source of the reply tuple)
+	ToPort   uint16
+	As       netip.Addr // source after translation (destination of the reply tuple)
+	AsPort   uint16
+	Rule     uint32 // rule number from the ct label, 0 = none
+	Revision uint32 // of the configuration whose rule it was, from the ct label
+	Key      []byte // how the kernel names it: kept opaque, to delete it by
 }
 
 // Facts is what changes without an edit and still decides packets.
