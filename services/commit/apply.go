@@ -83,14 +83,17 @@ func (w *Writer) appendPending(who Who, c candidate) (Record, Risk, error) {
 	}
 	r := risk(c.old, c.new, who)
 	w.mu.Lock()
-	target := c.head.Number
+	target, stack := c.head.Number, []uint64(nil)
 	if w.trial != nil { // stacked: back to the last confirmed one, and no easier than before
 		target = w.trial.target
+		for _, under := range w.trial.records {
+			stack = append(stack, under.Number)
+		}
 		r.Human, r.Wait = r.Human || w.trial.Human, max(r.Wait, w.trial.wait)
 	}
 	w.mu.Unlock()
 	rec := Record{Changes: c.entries, Doc: doc, Revision: Revision{Time: time.Now(), Who: who, Sentence: sentence(c.entries),
-		State: Pending, Deadline: time.Now().Add(r.Wait), Target: target}}
+		State: Pending, Deadline: time.Now().Add(r.Wait), Target: target, Stack: stack}}
 	_, rec.Added, rec.Removed = textDiff(compile.Compile(c.old).String(), c.rules.String())
 	n, err := w.revisions().Append(rec)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"gatehouse/firewall"
@@ -15,8 +16,10 @@ type stored struct {
 	base    runs // the last confirmed revision that can be read
 	found   bool // there is one
 	revs    []Revision
-	pending []Record // newer than base and waiting: oldest first
-	broken  error    // why base may not be the last confirmed one
+	pending []Record             // newer than base and waiting: oldest first
+	late    []Record             // older than base and still marked as waiting
+	applied map[firewall.ID]bool // changes of confirmed revisions: a crash may have left them in a draft
+	broken  error                // why base may not be the last confirmed one
 }
 
 // load decides what is to run; nothing is touched yet. It is called by New, and
@@ -29,10 +32,11 @@ func (w *Writer) load() {
 		if err != nil {
 			w.log.Error("read drafts", "err", err) // the readable ones are there
 		}
+		s = w.readRevisions()
 		for account, d := range drafts {
+			d.Changes = slices.DeleteFunc(d.Changes, func(e Entry) bool { return s.applied[e.ID] })
 			w.drafts[account] = d
 		}
-		s = w.readRevisions()
 	}
 	newest := func(r Revision) bool { return r.Number > s.base.rev.Number || !s.found }
 	snap, config, saved := w.snapshot(newest)
@@ -53,7 +57,7 @@ func (w *Writer) load() {
 		w.status.Lockdown = true
 		w.config = firewall.Config{Schema: firewall.Schema}
 	}
-	w.loose = s.pending
+	w.loose, w.late = s.pending, s.late
 }
 
 func (w *Writer) usable() bool { return w.revisions() != nil && w.draftStore() != nil }
@@ -74,7 +78,7 @@ func (w *Writer) draftStore() Drafts {
 // that can be read. A record that cannot be read may have been that one: what
 // is older is then run, and told to be old. Damage behind it is only shown.
 func (w *Writer) readRevisions() stored {
-	var s stored
+	s := stored{applied: map[firewall.ID]bool{}}
 	err := w.revisions().Range(func(n uint64, rec Record, err error) bool {
 		rec.Number = n
 		if err == nil && rec.State == Confirmed && !s.found {
@@ -90,8 +94,21 @@ func (w *Writer) readRevisions() stored {
 				s.broken = fmt.Errorf("revision %d cannot be read: %w", n, err)
 			}
 		}
-		if err == nil && rec.State == Pending && !s.found {
+		switch {
+		case err != nil || rec.State != Pending:
+		case !s.found:
 			s.pending = append([]Record{rec}, s.pending...)
+		default: // the crash came between two marks
+			rec.State = Reverted
+			if slices.Contains(s.base.rev.Stack, n) {
+				rec.State = Confirmed
+			}
+			s.late = append(s.late, rec)
+		}
+		if err == nil && rec.State == Confirmed {
+			for _, e := range rec.Changes {
+				s.applied[e.ID] = true
+			}
 		}
 		s.revs = append(s.revs, rec.Revision)
 		return true
@@ -122,7 +139,10 @@ func (w *Writer) Boot(ctx context.Context) error {
 		rec.State, rec.Reason = Reverted, reason
 		w.mark(rec)
 	}
-	w.loose = nil
+	for _, rec := range w.late {
+		w.mark(rec)
+	}
+	w.loose, w.late = nil, nil
 	if w.Status().Lockdown {
 		return nil
 	}

@@ -106,7 +106,8 @@ type Writer struct {
 	undo   *undo  // what can still be taken back after an auto-confirm
 	status Status
 
-	loose []Record // pending at the start; Boot gives them back
+	loose []Record // pending at the start; Boot gives them back to the drafts
+	late  []Record // whose mark the last process did not get to write; Boot does
 }
 
 // Status is how the Writer is doing, for every page and the console.

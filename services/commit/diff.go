@@ -104,6 +104,30 @@ func objects(c firewall.Config) []object {
 	return list
 }
 
+// refs lists everything in a configuration that can appear and go.
+func refs(c firewall.Config) []firewall.Ref {
+	list := make([]firewall.Ref, 0, len(c.Rules)+len(c.Forwards)+len(c.Aliases)+len(c.Interfaces)+len(c.Scopes))
+	for _, i := range c.Interfaces {
+		list = append(list, firewall.Ref{Kind: "interface", Key: string(i.Name)})
+	}
+	for _, a := range c.Aliases {
+		list = append(list, firewall.Ref{Kind: "alias", Key: string(a.Name)})
+	}
+	for _, r := range c.Rules {
+		list = append(list, firewall.Ref{Kind: "rule", Key: string(r.ID)})
+	}
+	for _, f := range c.Forwards {
+		list = append(list, firewall.Ref{Kind: "forward", Key: string(f.ID)})
+	}
+	for _, s := range c.Scopes {
+		list = append(list, firewall.Ref{Kind: "scope", Key: string(s.In)})
+		for _, m := range s.Statics {
+			list = append(list, firewall.Ref{Kind: "static", Key: string(m.ID)})
+		}
+	}
+	return list
+}
+
 func titled(descr, text string) string {
 	if descr == "" {
 		return text

@@ -75,6 +75,8 @@ func replay(head firewall.Config, entries []Entry) replayed {
 		default:
 			if next, err = e.Change.Apply(r.config); err != nil {
 				m.why = err.Error()
+			} else if lost := unforeseen(head, r.config, next, e); lost != "" {
+				m.stale, m.why = true, "it would remove "+lost+", which somebody else has changed meanwhile"
 			}
 		}
 		if m.why != "" {
@@ -89,6 +91,29 @@ func replay(head firewall.Config, entries []Entry) replayed {
 		r.problems = r.config.Validate()
 	}
 	return r
+}
+
+// unforeseen names an object that the change would remove together with its
+// own although the person has not seen it as it is now.
+func unforeseen(head, before, after firewall.Config, e Entry) string {
+	for _, ref := range vanished(before, after, e.Change.Ref()) {
+		if head.Hash(ref) != e.Also[ref.String()] {
+			return ref.String()
+		}
+	}
+	return ""
+}
+
+// vanished lists the objects that a change of ref removed beside ref itself.
+func vanished(before, after firewall.Config, ref firewall.Ref) []firewall.Ref {
+	if ref.Kind == "all" {
+		return nil // its base is the whole configuration
+	}
+	left := map[firewall.Ref]bool{ref: true}
+	for _, r := range refs(after) {
+		left[r] = true
+	}
+	return slices.DeleteFunc(refs(before), func(r firewall.Ref) bool { return left[r] })
 }
 
 // look gives an account's draft and its replay on what runs. The replay is
@@ -112,12 +137,12 @@ func (w *Writer) look(account string) (Draft, firewall.Config, Revision, replaye
 func (w *Writer) View(account string) View {
 	d, head, rev, r := w.look(account)
 	v := View{Config: r.config, Head: head, Revision: rev, Fits: len(r.misfits) == 0, Problems: r.problems, Reason: d.Reason}
-	refs := map[firewall.Ref]bool{}
+	objects := map[firewall.Ref]bool{}
 	for _, e := range d.Changes {
 		v.Items = append(v.Items, Item{Ref: e.Change.Ref(), Sentence: e.Change.String(), Time: e.Time, Door: e.Door})
-		refs[e.Change.Ref()] = true
+		objects[e.Change.Ref()] = true
 	}
-	v.Objects = len(refs)
+	v.Objects = len(objects)
 	for _, m := range r.misfits {
 		v.Items[m.at].Misfit = m.why
 	}
@@ -154,15 +179,32 @@ func (w *Writer) Save(ctx context.Context, who Who, hash string, changes ...fire
 		return &StaleError{Ref: ref, Yours: yours, Theirs: shown, Why: "it has changed since this page was loaded"}
 	}
 	old := settled(d.Changes, was.misfits, changes)
-	next := slices.Clone(old)
-	for _, c := range changes {
-		next = append(next, Entry{ID: w.deps.NewID(), Time: time.Now(), Door: who.Door, Base: head.Hash(c.Ref()), Change: c})
-	}
+	next := append(slices.Clone(old), w.entries(who, head, replay(head, old).config, changes)...)
 	r := replay(head, next)
 	if ps := brought(was, r, next, len(old)); len(ps) > 0 {
 		return ps
 	}
 	return w.keepDraft(who.Account, Draft{Changes: coalesce(head, next, len(old)), Reason: d.Reason})
+}
+
+// entries is the changes as they are kept, each with the state of what it
+// touches in head, which runs. cur is what they are put on.
+func (w *Writer) entries(who Who, head, cur firewall.Config, changes []firewall.Change) []Entry {
+	var list []Entry
+	for _, c := range changes {
+		e := Entry{ID: w.deps.NewID(), Time: time.Now(), Door: who.Door, Base: head.Hash(c.Ref()), Change: c}
+		if next, err := c.Apply(cur); err == nil { // the replay tells an error
+			for _, ref := range vanished(cur, next, c.Ref()) {
+				if e.Also == nil {
+					e.Also = map[string]string{}
+				}
+				e.Also[ref.String()] = head.Hash(ref)
+			}
+			cur = next
+		}
+		list = append(list, e)
+	}
+	return list
 }
 
 // settled leaves out what the new changes decide anew: a misfit about the same
@@ -209,9 +251,9 @@ func brought(was, now replayed, entries []Entry, first int) firewall.Problems {
 // coalesce leaves out earlier changes of the objects of entries[first:] that
 // make no difference, so that switching on and off again leaves an empty draft.
 func coalesce(head firewall.Config, entries []Entry, first int) []Entry {
-	refs := map[firewall.Ref]bool{}
+	changed := map[firewall.Ref]bool{}
 	for _, e := range entries[first:] {
-		refs[e.Change.Ref()] = true
+		changed[e.Change.Ref()] = true
 	}
 	want := replay(head, entries)
 	if len(want.misfits) > 0 {
@@ -222,7 +264,7 @@ func coalesce(head firewall.Config, entries []Entry, first int) []Entry {
 		r := replay(head, less)
 		return len(r.misfits) == 0 && r.config.Stamp() == stamp
 	}
-	for ref := range refs {
+	for ref := range changed {
 		without := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Change.Ref() == ref })
 		if same(without) {
 			entries = without

@@ -11,8 +11,12 @@ import (
 	"gatehouse/firewall/ruleset"
 )
 
-// kept is how many revisions stay.
-const kept = 50
+// kept is how many revisions stay at least; slack more may, so that not every
+// confirm has to look through all of them.
+const (
+	kept  = 50
+	slack = 10
+)
 
 func compiled(c firewall.Config) ruleset.Ruleset { return compile.Compile(c) }
 
@@ -86,6 +90,10 @@ func (w *Writer) RestoreAsDraft(ctx context.Context, who Who, n uint64) error {
 // trim lets old revisions go, never one that the box boots or could go back to.
 func (w *Writer) trim() {
 	w.mu.Lock()
+	if len(w.revs) <= kept+slack {
+		w.mu.Unlock()
+		return
+	}
 	keep := map[uint64]bool{w.head.Number: true}
 	if w.trial != nil {
 		keep[w.trial.target] = true
@@ -100,11 +108,7 @@ func (w *Writer) trim() {
 			left = append(left, r)
 		}
 	}
-	more := len(left) < len(w.revs)
 	w.mu.Unlock()
-	if !more {
-		return
-	}
 	if err := w.revisions().Trim(func(n uint64, _ Record) bool { return keep[n] }); err != nil {
 		w.log.Warn("let old revisions go", "err", err)
 		return

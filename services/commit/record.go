@@ -35,6 +35,7 @@ type Revision struct {
 	Added    int       `json:"added"`             // lines of the compiled ruleset
 	Removed  int       `json:"removed"`           // lines of the compiled ruleset
 	Target   uint64    `json:"target"`            // the confirmed revision that a revert brings back
+	Stack    []uint64  `json:"stack,omitempty"`   // unconfirmed revisions that it was put on, and that its confirm covers
 	Damaged  string    `json:"damaged,omitempty"` // why the record cannot be read
 }
 
@@ -53,11 +54,13 @@ type Draft struct {
 
 // Entry is one saved change.
 type Entry struct {
-	ID     firewall.ID     `json:"id"`
-	Time   time.Time       `json:"time"`
-	Door   string          `json:"door"`
-	Base   string          `json:"base"` // hash of the object in what ran when it was saved
-	Change firewall.Change `json:"-"`
+	ID   firewall.ID `json:"id"`
+	Time time.Time   `json:"time"`
+	Door string      `json:"door"`
+	Base string      `json:"base"` // hash of the object in what ran when it was saved
+	// Also is the same for other objects that the change removes with its own.
+	Also   map[string]string `json:"also,omitempty"`
+	Change firewall.Change   `json:"-"`
 }
 
 type entryJSON struct {

@@ -239,11 +239,16 @@ func (w *Writer) Undo(ctx context.Context, who Who, token string) error {
 		return ErrNoUndo
 	}
 	reason := fmt.Sprintf("Revision %d was taken back by %s.", u.Revision, who.Account)
-	// It is what the box boots: the disk must say otherwise before the kernel does.
+	// It is what the box boots: the disk must say otherwise before the kernel does,
+	// and have the changes in the draft before that.
+	w.giveBack(u.account, u.records, reason)
 	// The newest first, so that a crash in between boots what ran just before.
 	for _, rec := range slices.Backward(u.records) {
 		rec.State, rec.Reason = Reverted, reason
 		if err := w.write(rec); err != nil {
+			for _, rec := range u.records {
+				w.take(u.account, rec.Changes)
+			}
 			return err
 		}
 	}
