@@ -66,7 +66,7 @@ func (h *Host) StartSpec(ctx context.Context, s Spec) (*Process, error) {
 		Path: path, Args: append([]string{s.Name}, s.Args...), Env: append(os.Environ(), s.Env...), Dir: s.Dir,
 		Stdin: s.Stdin, Stdout: p, Stderr: p,
 		SysProcAttr: &unix.SysProcAttr{Setpgid: true},
-		WaitDelay:   2 * time.Second, // a child that kept the outputs open does not keep us
+		WaitDelay:   15 * time.Second, // a child that kept the outputs open does not keep us; on a busy machine less loses output
 	}
 	if err := h.now().on(everything, p.cmd.Start); err != nil {
 		return nil, fmt.Errorf("netlab: %s: start %s: %w", h.Name, s.Name, err)
