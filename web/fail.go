@@ -82,7 +82,7 @@ func broken(id string) page.Refused {
 // show writes the error page, by plain words if even that fails.
 func (rt *router) show(w http.ResponseWriter, r *http.Request, e page.Refused, stale page.StaleError) {
 	f := page.Frame{Title: e.Title}
-	if e.Status < http.StatusInternalServerError { // else what it asks may be what is broken
+	if e.Status != http.StatusInternalServerError { // else what it asks may be what is broken
 		f = page.FrameFor(r, e.Title, "")
 	}
 	if err := page.Render(w, r, e.Status, page.ErrorPage(f, e, stale)); err != nil {

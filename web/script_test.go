@@ -94,6 +94,15 @@ func TestBarFollowsWhatHappens(t *testing.T) {
 	for _, line := range console() {
 		t.Errorf("the console says: %s", line)
 	}
+
+	if err := r.auth.EndAll("admin", ""); err != nil {
+		t.Fatal(err)
+	}
+	r.bus.Publish(events.Event{Name: "bar"})
+	until(t, ctx, "signed out", `document.querySelector(".offline")?.innerText.includes("You are signed out")`)
+	if at := run(t, ctx, chromedp.Evaluate[string](`location.pathname`)); at != "/" {
+		t.Errorf("the page was left for %s", at)
+	}
 }
 
 func TestDialogMenuAndKeysWork(t *testing.T) {

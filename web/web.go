@@ -159,7 +159,8 @@ func (rt *router) signIn(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if r.Header.Get("HX-Request") == "true" {
-		w.Header().Set("HX-Redirect", to)
+		// The page stays as it is, with what was typed; its script says the rest.
+		w.Header().Set("HX-Reswap", "none")
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}

@@ -29,31 +29,43 @@
     try {
       const body = new URLSearchParams({ revision: el.dataset.confirm, token: el.dataset.token, poll: "1" });
       const r = await fetch("/confirm", { method: "POST", body, cache: "no-store", signal: AbortSignal.timeout(5000) });
-      online(true);
+      answered(r.status);
       if (r.ok && (await r.json()).state !== "testing") refresh();
     } catch { online(false); } finally { asking = false; }
   }, 2000);
 
-  // Server gone: say so, and for how long; htmx errors and the poll both tell.
+  // Server gone, or signed out: say so above the page and touch nothing in it,
+  // so that what was typed is still there afterwards.
   let since = 0, ticker = 0;
-  function online(ok) {
+  function notice() {
     let bar = document.querySelector(".offline");
-    if (ok) { bar?.remove(); clearInterval(ticker); since = ticker = 0; return; }
-    if (since) return;
-    since = performance.now();
+    if (!bar) {
+      bar = document.createElement("div");
+      bar.className = "offline";
+      bar.setAttribute("role", "alert");
+      document.body.append(bar);
+    }
+    return bar;
+  }
+  function online(ok) {
+    clearInterval(ticker);
+    if (ok) { document.querySelector(".offline")?.remove(); since = 0; return; }
+    since ||= performance.now();
     ticker = setInterval(() => {
-      if (!bar?.isConnected) {
-        bar = document.createElement("div");
-        bar.className = "offline";
-        bar.setAttribute("role", "alert");
-        document.body.append(bar);
-      }
-      bar.textContent = `No contact for ${Math.round((performance.now() - since) / 1000)} s – retrying`;
+      notice().textContent = `No contact for ${Math.round((performance.now() - since) / 1000)} s – retrying`;
     }, 1000);
   }
-  document.addEventListener("htmx:sse:error", () => online(false));
+  function signedOut() {
+    online(true);
+    const link = document.createElement("a");
+    Object.assign(link, { href: "/login", target: "_blank", rel: "noopener", textContent: "Sign in" });
+    notice().replaceChildren("You are signed out. What is on this page is still here: ", link, " and go on.");
+  }
+  const answered = status => status === 401 ? signedOut() : online(true);
+  document.addEventListener("htmx:sse:error", e => e.detail.status ? answered(e.detail.status) : online(false));
   document.addEventListener("htmx:sse:after:connection", () => online(true));
-  document.addEventListener("htmx:after:request", () => online(true));
+  document.addEventListener("htmx:after:request", e => answered(e.detail.ctx?.response?.status));
+  document.addEventListener("htmx:error", e => e.detail.ctx?.response || online(false));
 
   // What arrives, now or by htmx.
   function arrive(root) {
@@ -87,6 +99,36 @@
       const b = e.target.getBoundingClientRect();
       if (e.clientX < b.left || e.clientX > b.right || e.clientY < b.top || e.clientY > b.bottom) e.target.close();
     }
+  });
+
+  // The menu of a rule's row: one for the page, filled in for the row that was asked. Without script the link opens it.
+  document.addEventListener("click", e => {
+    const more = e.target.closest(".more"), menu = document.getElementById("row-menu");
+    if (!more || !menu?.showPopover || e.ctrlKey || e.metaKey || e.button) return;
+    e.preventDefault();
+    const row = more.closest("tr"), [, id, hash] = row.querySelector(".switch").value.split(":");
+    const list = [...all("tr[id^=r-]:not(.gone)", more.closest("[data-list]"))], at = list.indexOf(row);
+    const past = { up: list[at - 1], down: list[at + 1], top: at > 0 && row, end: at < list.length - 1 && row };
+    for (const b of all("[data-verb]", menu)) {
+      const verb = b.dataset.verb, to = past[verb];
+      b.value = [verb, id, hash].concat(to && to !== row ? to.id.slice(2) : []).join(":");
+      b.disabled = verb in past && !to;
+      if (verb === "delete") b.hidden = row.classList.contains("linked");
+    }
+    for (const a of all("[data-link]", menu)) a.href = a.dataset.link + id;
+    menu.hidden = false;
+    menu.showPopover();
+    const r = more.getBoundingClientRect(), m = menu.getBoundingClientRect();
+    menu.style.left = Math.max(8, r.right - m.width) + "px";
+    menu.style.top = Math.max(8, Math.min(r.bottom + 4, innerHeight - m.height - 8)) + "px";
+    menu.querySelector("a, button").focus();
+  });
+  document.addEventListener("keydown", e => {
+    const menu = e.target.closest?.("#row-menu");
+    if (!menu || !["ArrowDown", "ArrowUp"].includes(e.key)) return;
+    e.preventDefault();
+    const items = [...all("a, button:enabled", menu)].filter(i => !i.hidden), at = items.indexOf(document.activeElement);
+    items.at((at + (e.key === "ArrowDown" ? 1 : -1)) % items.length).focus();
   });
 
   // A form is sent once.
