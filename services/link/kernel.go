@@ -23,17 +23,16 @@ type snapshot struct {
 }
 
 type device struct {
-	index    int
-	name     string
-	kind     string // netlink's link type: device, veth, vlan, bridge ...
-	mac      net.HardwareAddr
-	mtu      int
-	up       bool // switched on
-	carrier  bool // switched on and the cable is in
-	master   bool // enslaved to a bridge or bond
-	hardware bool // stands for a part of the machine: PCI, USB, virtio
-	ether    bool
-	addrs    []address
+	index   int
+	name    string
+	kind    string // netlink's link type: device, veth, vlan, bridge ...
+	mac     net.HardwareAddr
+	mtu     int
+	up      bool // switched on
+	carrier bool // switched on and the cable is in
+	master  bool // enslaved to a bridge or bond
+	ether   bool
+	addrs   []address
 }
 
 type address struct {
@@ -127,8 +126,8 @@ func deviceOf(l netlink.Link) device {
 	a := l.Attrs()
 	return device{index: a.Index, name: a.Name, kind: l.Type(), mac: a.HardwareAddr, mtu: a.MTU,
 		up: a.Flags&net.FlagUp != 0, carrier: a.Flags&net.FlagUp != 0 && a.RawFlags&unix.IFF_LOWER_UP != 0,
-		master: a.MasterIndex != 0, hardware: a.ParentDev != "",
-		ether: a.EncapType == "ether" && a.Flags&net.FlagLoopback == 0}
+		master: a.MasterIndex != 0,
+		ether:  a.EncapType == "ether" && a.Flags&net.FlagLoopback == 0}
 }
 
 func routesOf(r netlink.Route, names map[int]string) (list []route) {

@@ -82,8 +82,8 @@ type Service struct {
 	faults  []Sysctl            // settings of the last pass that are not as wanted
 }
 
-// New makes the service. events may be called from several goroutines and must
-// not call back into the service.
+// New makes the service. events is called from several goroutines, holding no
+// lock: it may ask what is now, but must return soon and not call for changes.
 func New(log *slog.Logger, sets Sets, leases Leases, events func(Event)) *Service {
 	return &Service{log: log, sets: sets, leases: leases, events: events, proc: "/proc/sys",
 		poke: make(chan struct{}, 1), clients: make(chan struct{}, 1), turn: make(chan struct{}, 1),

@@ -9,9 +9,10 @@ import (
 	"gatehouse/services/link/wan"
 )
 
-// firstMetric is the metric of the first WAN's routes; each further WAN gets
-// one more, so that two default routes never replace each other.
-const firstMetric = 100
+// firstMetric is the metric of the first WAN's routes, and otherMetric that of
+// the first other interface with a gateway; each further one gets one more, so
+// that two default routes never replace each other, and a WAN's wins.
+const firstMetric, otherMetric = 100, 200
 
 // want is how one configured interface should be.
 type want struct {
@@ -27,7 +28,7 @@ type want struct {
 // ones by device; keep are further addresses to leave in place, by device.
 func wishes(cfg firewall.Config, leases map[string]wan.Lease, keep map[string][]netip.Prefix) []want {
 	var list []want
-	metric := firstMetric
+	metrics := map[bool]int{true: firstMetric, false: otherMetric}
 	for _, i := range cfg.Interfaces {
 		w := want{Interface: i, off: !i.On, mtu: i.MTU}
 		if i.On {
@@ -37,11 +38,9 @@ func wishes(cfg firewall.Config, leases map[string]wan.Lease, keep map[string][]
 			}
 		}
 		for n := range w.routes {
-			w.routes[n].metric = metric
+			w.routes[n].metric = metrics[i.Role == firewall.WAN]
 		}
-		if i.Role == firewall.WAN {
-			metric++
-		}
+		metrics[i.Role == firewall.WAN]++
 		list = append(list, w)
 	}
 	for n := range list {
@@ -54,10 +53,10 @@ func wishes(cfg firewall.Config, leases map[string]wan.Lease, keep map[string][]
 	return list
 }
 
-// dynamic reports whether the interface runs the DHCP client.
-func dynamic(i firewall.Interface) bool {
-	return i.On && i.Role == firewall.WAN && i.V4.Mode == firewall.DHCP
-}
+// dynamic reports whether the interface runs the DHCP client. A valid
+// configuration has it on a WAN only; a box with a single port, before the
+// wizard, runs it on the port that shows its pages.
+func dynamic(i firewall.Interface) bool { return i.On && i.V4.Mode == firewall.DHCP }
 
 // claimed reports whether another interface than list[n] has a network that p
 // overlaps: one network on two ports leaves the second dead.
@@ -82,7 +81,7 @@ func inside(cfg firewall.Config) (list []netip.Prefix) {
 
 func (w *want) static() {
 	def := func(zero, via netip.Addr) {
-		if w.Role == firewall.WAN && via.IsValid() {
+		if via.IsValid() {
 			w.routes = append(w.routes, route{dst: netip.PrefixFrom(zero, 0), via: via, device: w.Device})
 		}
 	}
@@ -121,8 +120,8 @@ type touched struct {
 
 // steps leads from what the kernel has to what is wanted: new things first, so
 // that nobody is cut off by the way; then what must go. Devices without a role
-// lose what we gave them and are switched off when they are hardware or were
-// switched on by us. A configuration without any interface touches nothing.
+// lose what we gave them, and are switched off when we had them on: whatever
+// else is up on this machine was never ours. A configuration without any interface touches nothing.
 func steps(list []want, have snapshot, t touched) []step {
 	if len(list) == 0 {
 		return nil
@@ -204,7 +203,7 @@ func leaving(d device, have snapshot, t touched) (list []step) {
 	if mtu := t.mtu[d.name]; mtu != 0 && mtu != d.mtu {
 		list = append(list, step{device: d.name, mtu: mtu})
 	}
-	if d.up && (d.hardware || t.on[d.name]) {
+	if d.up && t.on[d.name] {
 		list = append(list, step{device: d.name, down: true})
 	}
 	return list

@@ -103,7 +103,7 @@ func (s *Service) Resolvers() (list []netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, i := range s.cfg.Interfaces {
-		if i.Role != firewall.WAN || !i.On {
+		if !i.On || i.Role != firewall.WAN && !dynamic(i) {
 			continue
 		}
 		from := i.V4.DNS

@@ -155,8 +155,9 @@ func TestWANHostileOptionsCostNothingOfOurs(t *testing.T) {
 	f := cable(t, "wan0")
 	cable(t, "lan0")
 	s := f.serve(time.Hour)
-	s.more = map[uint8][]byte{26: {0, 100}, 15: []byte("<script>"),
+	hostile := map[uint8][]byte{26: {0, 100}, 15: []byte("<script>"),
 		121: {24, 192, 168, 1, 10, 77, 0, 1, 0, 10, 77, 0, 1, 24, 44, 5, 5, 10, 77, 0, 1, 8, 127, 10, 77, 0, 1}}
+	s.set(func() { s.more = hostile })
 	b := newBox(t, nil).run()
 	lan := static("LAN", "lan0", firewall.LAN, "192.168.1.1/24", "")
 	b.reload(config(dynamicWAN("wan0"), lan))
@@ -181,7 +182,7 @@ func TestWANHostileOptionsCostNothingOfOurs(t *testing.T) {
 func TestWANOffLinkGatewayAndSmallMTU(t *testing.T) {
 	f := cable(t, "wan0")
 	s := f.serve(time.Hour)
-	s.more = map[uint8][]byte{1: {255, 255, 255, 255}, 26: {5, 0x78}}
+	s.set(func() { s.more = map[uint8][]byte{1: {255, 255, 255, 255}, 26: {5, 0x78}} })
 	b := newBox(t, nil).run()
 	b.reload(config(dynamicWAN("wan0")))
 	await(t, "a default route to a gateway outside /32", func() bool { return b.way("0.0.0.0/0") == defaultRoute && b.has("wan0", "10.77.0.50/32") })
