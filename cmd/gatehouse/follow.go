@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"gatehouse/firewall"
+	"gatehouse/firewall/kernel"
+	"gatehouse/firewall/ruleset"
+	"gatehouse/services/commit"
+	"gatehouse/services/events"
+	"gatehouse/services/link"
+)
+
+// meaningful is the kernel as commit sees it: the factory configuration stands for
+// the setup ports, whatever they are at the moment.
+type meaningful struct {
+	*kernel.Kernel
+	setup *setupPorts
+}
+
+func (k meaningful) meant(rs ruleset.Ruleset) ruleset.Ruleset {
+	if rs.Stamp == factoryStamp {
+		return k.setup.rules()
+	}
+	return rs
+}
+
+// DryRun asks the kernel.
+func (k meaningful) DryRun(ctx context.Context, rs ruleset.Ruleset) error {
+	return k.Kernel.DryRun(ctx, k.meant(rs))
+}
+
+// Apply tells the kernel.
+func (k meaningful) Apply(ctx context.Context, rs ruleset.Ruleset) error {
+	return k.Kernel.Apply(ctx, k.meant(rs))
+}
+
+// Verify reads back.
+func (k meaningful) Verify(ctx context.Context, rs ruleset.Ruleset) error {
+	return k.Kernel.Verify(ctx, k.meant(rs))
+}
+
+// cutting is the Cutter with the same meaning.
+type cutting struct{ b *box }
+
+func (b *box) cut() commit.Cutter { return cutting{b} }
+
+// Cut cuts what the configuration denies.
+func (c cutting) Cut(ctx context.Context, cfg firewall.Config) error {
+	return c.b.cutter.Cut(ctx, c.b.setup.meaning(cfg))
+}
+
+// oldAddressStays is how long the old address of the pages goes on answering
+// after a change: the longest test and 10 minutes (ui.md 1.4).
+const oldAddressStays = 16 * time.Minute
+
+// linkReloader keeps the old address beside the new one for a while, so that
+// the browser that made the change is not left alone.
+type linkReloader struct {
+	box *box
+
+	mu        sync.Mutex // guards the rest
+	now, past firewall.Config
+	drop      *time.Timer
+}
+
+// Name is for the problems in the bar.
+func (l *linkReloader) Name() string { return "interfaces" }
+
+// Reload makes the ports follow.
+func (l *linkReloader) Reload(ctx context.Context, cfg firewall.Config) error {
+	cfg = l.box.setup.meaning(cfg)
+	l.mu.Lock()
+	back := cfg.Stamp() == l.past.Stamp() // taken back: nothing of the new one stays
+	old := l.now
+	l.now, l.past = cfg, old
+	if l.drop != nil {
+		l.drop.Stop()
+	}
+	l.drop = time.AfterFunc(oldAddressStays, func() { l.settle(cfg) })
+	l.mu.Unlock()
+	var err error
+	if back || len(old.Interfaces) == 0 {
+		err = l.box.link.Reload(ctx, cfg)
+	} else {
+		err = l.box.link.Try(ctx, cfg, old)
+	}
+	l.box.covers()
+	return err
+}
+
+// settle drops the old address, if nothing newer runs.
+func (l *linkReloader) settle(cfg firewall.Config) {
+	l.mu.Lock()
+	current := l.now.Stamp() == cfg.Stamp()
+	l.mu.Unlock()
+	if !current {
+		return
+	}
+	if err := l.box.link.Reload(context.Background(), cfg); err != nil {
+		l.box.log.Warn("drop the old address", "err", err)
+	}
+}
+
+type dhcpReloader struct{ b *box }
+
+// Name is for the problems in the bar.
+func (d dhcpReloader) Name() string { return "dhcp" }
+
+// Reload makes the scopes follow.
+func (d dhcpReloader) Reload(ctx context.Context, cfg firewall.Config) error {
+	d.b.dhcp.SetResolvers(d.b.link.Resolvers())
+	return d.b.dhcp.Reload(ctx, d.b.setup.meaning(cfg))
+}
+
+type webReloader struct{ b *box }
+
+// Name is for the problems in the bar.
+func (w webReloader) Name() string { return "web" }
+
+// Reload opens the pages' ports.
+func (w webReloader) Reload(_ context.Context, cfg firewall.Config) error {
+	if !w.b.opened.Load() {
+		return nil // at boot: open does it
+	}
+	return w.b.server.Listen(cfg.Admin.HTTPS, cfg.Admin.HTTP)
+}
+
+// linkEvent passes on what happened at a port.
+func (b *box) linkEvent(e link.Event) {
+	b.log.Info("port", "event", e.Kind, "device", e.Device, "addr", e.Addr)
+	b.bus.Publish(events.Event{Name: "ports", Time: time.Now()})
+	go b.portEvent(e) // not from within the service
+}
+
+func (b *box) portEvent(e link.Event) {
+	ctx := context.Background()
+	switch e.Kind {
+	case link.LeaseHeld, link.LeaseLost:
+		b.dhcp.SetResolvers(b.link.Resolvers())
+	case link.AddrNew, link.AddrGone:
+		b.covers()
+	}
+	if e.Kind != link.AddrGone || b.delivered() {
+		return
+	}
+	// What was translated to an address that is gone starts anew (F16).
+	c, _ := b.writer.Running()
+	if err := b.cutter.Cut(ctx, c); err != nil {
+		b.log.Warn("cut connections of an address that is gone", "addr", e.Addr, "err", err)
+	}
+}
+
+// portsChanged lets the box as delivered follow its ports.
+func (b *box) portsChanged() {
+	b.bus.Publish(events.Event{Name: "ports", Time: time.Now()})
+	go func() {
+		ctx := context.Background()
+		if b.writer.Status().Lockdown {
+			b.lockdownPorts(ctx)
+		} else if b.delivered() {
+			if err := b.writer.Again(ctx); err != nil {
+				b.log.Error("follow the ports", "err", err)
+			}
+		}
+		b.announcePages()
+	}()
+}
+
+// lockdownPorts opens the pages, and nothing else, on the ports that look like
+// local ones: in SAFE MODE without a configuration the owner must get in.
+func (b *box) lockdownPorts(ctx context.Context) {
+	if err := b.kernel.Apply(ctx, b.setup.rules()); err != nil {
+		b.log.Error("open the pages in lockdown", "err", err)
+		return
+	}
+	cfg := b.setup.config()
+	if err := b.link.Reload(ctx, cfg); err != nil {
+		b.log.Error("bring the ports up in lockdown", "err", err)
+	}
+	if err := b.dhcp.Reload(ctx, cfg); err != nil {
+		b.log.Error("serve DHCP in lockdown", "err", err)
+	}
+}

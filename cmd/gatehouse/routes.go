@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"gatehouse/firewall"
+	"gatehouse/services/commit"
+	"gatehouse/web"
+	"gatehouse/web/auth"
+	"gatehouse/web/login"
+	"gatehouse/web/page"
+	"gatehouse/web/rules"
+	"gatehouse/web/setup"
+)
+
+// routes wires the pages.
+func (b *box) routes(ctx context.Context) error {
+	var all []page.Route
+	all = append(all, login.New(b.auth, b.cert.Fingerprint).Routes()...)
+	all = append(all, setup.New(setup.Deps{Ports: b.setup, Drafts: b.writer, Accounts: b.auth, Code: b.setupCodeNow,
+		Throttle: auth.NewThrottle(5, time.Minute), NewID: commit.NewID})...)
+	all = append(all, rules.New(rules.Deps{Drafts: b.writer, Who: who, Hits: b.hits})...)
+	h, err := web.New(web.Deps{Log: b.log, Sessions: b.auth, Events: b.bus, Box: b, Routes: all})
+	if err != nil {
+		return fmt.Errorf("wire the pages: %w", err)
+	}
+	b.server = web.NewServer(ctx, b.log, h, b.cert)
+	return nil
+}
+
+// open lets people in: the pages and the socket.
+func (b *box) open(ctx context.Context) error {
+	b.covers()
+	c, _ := b.writer.Running()
+	admin := c.Admin
+	if admin.HTTPS == 0 { // lockdown has no configuration
+		admin = firewall.Factory().Admin
+	}
+	if err := b.server.Listen(admin.HTTPS, admin.HTTP); err != nil {
+		return fmt.Errorf("the web pages cannot start: %w", err)
+	}
+	b.opened.Store(true)
+	return b.listen(ctx)
+}
+
+// who is the account of a request and how it came.
+func who(r *http.Request) commit.Who {
+	s, _ := auth.SessionOf(r.Context())
+	return commit.Who{Account: s.Account, Door: "web", Addr: page.ConnOf(r.Context()).Peer}
+}
+
+// hits is the packets that each rule and forward has matched.
+func (b *box) hits() map[firewall.ID]uint64 {
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Second)
+	defer stop()
+	all, err := b.kernel.Counters(ctx)
+	if err != nil {
+		b.log.Warn("read counters", "err", err)
+		return nil
+	}
+	out := make(map[firewall.ID]uint64, len(all))
+	for _, c := range all {
+		if id, ok := strings.CutPrefix(c.Name, "c_"); ok {
+			out[firewall.ID(id)] = c.Packets
+		}
+	}
+	return out
+}
+
+// deviceOf is the device whose network an address is in; "" when it is nobody's neighbour.
+func deviceOf(f firewall.Facts, a netip.Addr) string {
+	for device, ps := range f.Addrs {
+		for _, p := range ps {
+			if device != "lo" && p.Contains(a) {
+				return device
+			}
+		}
+	}
+	return ""
+}

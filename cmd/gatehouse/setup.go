@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"gatehouse/firewall"
+	"gatehouse/firewall/compile"
+	"gatehouse/firewall/ruleset"
+	"gatehouse/services/link"
+	"gatehouse/web/setup"
+)
+
+// factoryStamp is the stamp of revision 0. While it runs, the box is as setupConfig
+// says: what "as delivered" means depends on the ports and on what is at their other ends.
+var factoryStamp = compile.Compile(firewall.Factory()).Stamp
+
+// setupPorts is the box before the wizard's first Apply: each port without an
+// offer has its own network and, where nobody else was seen, a DHCP server.
+type setupPorts struct {
+	log   *slog.Logger
+	link  *link.Service
+	probe func(ctx context.Context, device string) (link.Offer, error)
+	owned interface { // addresses that we chose ourselves, over restarts
+		Put(device string, p netip.Prefix) error
+		All() (map[string]netip.Prefix, error)
+	}
+	changed func() // the configuration of the ports may be another
+
+	mu    sync.Mutex // guards the rest
+	ports map[string]seen
+	gw    map[string]netip.Addr // default gateways of ports in use
+}
+
+// seen is one port and what was seen there since its cable came. Its Link is
+// set after the probe only: until then nobody is served there.
+type seen struct {
+	link.Candidate
+	up, probing, probed bool
+}
+
+func newSetupPorts(log *slog.Logger, l *link.Service) *setupPorts {
+	return &setupPorts{log: log, link: l, ports: map[string]seen{}, gw: map[string]netip.Addr{}}
+}
+
+// remember notes which ports are in use before anything is touched: they keep
+// their address and tcp/22 until the wizard's Apply (design 4).
+func (s *setupPorts) remember(only []string) error {
+	owned, err := s.owned.All()
+	if err != nil {
+		return err
+	}
+	facts := s.link.Facts()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, device := range s.link.Ports() {
+		if len(only) > 0 && !slices.Contains(only, device) {
+			continue
+		}
+		p := seen{Candidate: link.Candidate{Device: device}}
+		for _, a := range facts.Addrs[device] {
+			if a.Addr().Is4() {
+				p.Addrs = append(p.Addrs, a)
+				p.InUse = p.InUse || owned[device] != a
+			}
+		}
+		for _, r := range facts.Routes {
+			if p.InUse && r.Device == device && r.Dst.Bits() == 0 && r.Via.Is4() {
+				s.gw[device] = r.Via
+			}
+		}
+		s.ports[device] = p
+	}
+	return nil
+}
+
+// devices is the ports that are ours.
+func (s *setupPorts) devices() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.ports))
+}
+
+// watch looks at the ports until ctx ends: a cable that comes is probed before
+// anything is served there, one that goes is forgotten.
+func (s *setupPorts) watch(ctx context.Context, active func() bool) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		if active() {
+			s.look(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *setupPorts) look(ctx context.Context) {
+	moved := false
+	for _, p := range s.link.Status() {
+		s.mu.Lock()
+		was, ours := s.ports[p.Device]
+		now := was
+		now.up = p.Link
+		switch {
+		case !ours:
+		case !p.Link && was.up:
+			now.Link, now.probed, now.Offer = false, false, link.Offer{}
+			moved = true
+		case p.Link && !was.probed && !was.probing && !was.InUse:
+			now.probing = true
+			go s.ask(ctx, p.Device)
+		}
+		if ours {
+			s.ports[p.Device] = now
+		}
+		s.mu.Unlock()
+		moved = moved || now.up != was.up
+	}
+	if moved {
+		s.changed()
+	}
+}
+
+// ask probes one port and gives it a network when nobody offers one.
+func (s *setupPorts) ask(ctx context.Context, device string) {
+	offer, err := s.probe(ctx, device)
+	if err != nil {
+		s.log.Warn("probe", "device", device, "err", err)
+	}
+	s.mu.Lock()
+	p := s.ports[device]
+	p.probing, p.probed, p.Link, p.Offer = false, p.up && err == nil, p.up && err == nil, offer
+	s.ports[device] = p
+	s.choose()
+	s.mu.Unlock()
+	s.log.Info("port probed", "device", device, "offer", offer.Addr, "router", offer.RouterSeen)
+	s.changed()
+}
+
+// choose gives every port without an offer or address of its own a network that
+// overlaps no other. The caller holds mu.
+func (s *setupPorts) choose() {
+	var list []link.Candidate
+	for _, device := range slices.Sorted(maps.Keys(s.ports)) {
+		list = append(list, s.ports[device].Candidate)
+	}
+	link.Choose(list, nil)
+	for _, c := range list {
+		p := s.ports[c.Device]
+		if !c.InUse && len(c.Addrs) > 0 && !slices.Equal(c.Addrs, p.Addrs) {
+			if err := s.owned.Put(c.Device, c.Addrs[0]); err != nil {
+				s.log.Warn("remember a chosen address", "device", c.Device, "err", err)
+			}
+		}
+		p.Candidate = c
+		s.ports[c.Device] = p
+	}
+}
+
+// config is the configuration that the box runs before the wizard's Apply. It is
+// compiled, linked and served like any other.
+func (s *setupPorts) config() firewall.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := firewall.Factory()
+	c.Admin.SSH = false
+	for i, device := range slices.Sorted(maps.Keys(s.ports)) {
+		p := s.ports[device]
+		in := firewall.Interface{Name: firewall.Name("P" + string(rune('a'+i%26))), Device: device, On: true,
+			Role: firewall.LAN, V4: firewall.V4{Mode: firewall.None}, V6: firewall.V6{Mode: firewall.None}}
+		switch {
+		case p.InUse:
+			in.V4 = firewall.V4{Mode: firewall.Static, Addr: p.Addrs[0], Gateway: s.gw[device]}
+			if s.gw[device].IsValid() && len(s.ports) > 1 {
+				in.Role = firewall.Other // it leads outside: tcp/22 only
+			}
+			c.Rules = append(c.Rules, sshRule(in.Name))
+		case p.Offer.Made() && len(s.ports) == 1:
+			in.V4.Mode = firewall.DHCP // one port only: the pages answer on it
+		case p.Offer.Made():
+			in.Role = firewall.WAN // no address, no pages
+		case len(p.Addrs) > 0:
+			in.V4 = firewall.V4{Mode: firewall.Static, Addr: p.Addrs[0]}
+			if p.Serve {
+				from, to := firewall.DefaultPool(p.Addrs[0])
+				c.Scopes = append(c.Scopes, firewall.Scope{In: in.Name, On: true, From: from, To: to, Lease: 120})
+			}
+		}
+		c.Interfaces = append(c.Interfaces, in)
+	}
+	return c
+}
+
+func sshRule(in firewall.Name) firewall.Rule {
+	return firewall.Rule{ID: firewall.ID("SETUP" + in), On: true, Action: firewall.Pass, In: in, Family: firewall.IPv4, Proto: firewall.TCP,
+		Src: firewall.Ends{Of: []firewall.End{{Kind: firewall.EndIfNet, Name: in}}},
+		Dst: firewall.Ends{Of: []firewall.End{{Kind: firewall.EndSelf}}}, DstPorts: firewall.Ports{{Range: firewall.PortRange{From: 22, To: 22}}}}
+}
+
+// meaning is what a configuration stands for: the factory's is the setup ports.
+func (s *setupPorts) meaning(c firewall.Config) firewall.Config {
+	if c.Stamp() == factoryStamp {
+		return s.config()
+	}
+	return c
+}
+
+// rules is the ruleset of the setup ports under the factory's stamp.
+func (s *setupPorts) rules() ruleset.Ruleset {
+	rs := compile.Compile(s.config())
+	rs.Stamp = factoryStamp
+	return rs
+}
+
+// Ports is what the wizard shows.
+func (s *setupPorts) Ports() []setup.Port {
+	var out []setup.Port
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.link.Status() {
+		seen, ours := s.ports[p.Device]
+		if !ours {
+			continue
+		}
+		o := setup.Port{Device: p.Device, Driver: p.Driver, MAC: string(p.MAC), Up: p.Link, Mbit: p.Speed,
+			Probed: seen.probed, Offer: offered(seen.Offer), Router: seen.Offer.RouterSeen.IsValid()}
+		for _, a := range p.Addrs {
+			if a.Addr().Is4() {
+				o.Addr = a
+			}
+		}
+		if p.Lease.Addr.IsValid() { // set up already: the lease is what is offered
+			o.Probed, o.Offer = true, setup.Offer{Server: p.Lease.Server, Router: p.Lease.Router, Addr: p.Lease.Addr, DNS: p.Lease.DNS}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+func offered(o link.Offer) setup.Offer {
+	return setup.Offer{Server: o.Server, Router: o.Router, Addr: o.Addr, DNS: o.DNS}
+}
+
+// Test tries the way to the internet through a port.
+func (s *setupPorts) Test(ctx context.Context, device string) []setup.Line {
+	i := slices.IndexFunc(s.link.Status(), func(p link.Port) bool { return p.Device == device })
+	if i < 0 {
+		return []setup.Line{{Name: "Port", Text: device + " is not there."}}
+	}
+	p := s.link.Status()[i]
+	lines := []setup.Line{{Name: "Cable", OK: p.Link, Text: map[bool]string{true: "Something is connected.", false: "No link. Is the cable in, and the modem on?"}[p.Link]}}
+	if !p.Link {
+		return lines
+	}
+	if p.Lease.Addr.IsValid() {
+		return append(lines, setup.Line{Name: "Address", OK: true, Text: p.Lease.Addr.String() + " from " + p.Lease.Server.String() + "."})
+	}
+	offer, err := s.probe(ctx, device)
+	if err != nil {
+		return append(lines, setup.Line{Name: "Address", Text: err.Error()})
+	}
+	if !offer.Made() {
+		return append(lines, setup.Line{Name: "Address", Text: "No DHCP server answered. If your provider gave you numbers, choose *Fixed address*."})
+	}
+	return append(lines, setup.Line{Name: "Address", OK: true, Text: offer.Server.String() + " offers " + offer.Addr.String() + "."})
+}
