@@ -125,6 +125,25 @@ func TestUnencodablePartIsRefusedWithItsOrigin(t *testing.T) {
 	})
 }
 
+func TestLoopOfChainsIsRefused(t *testing.T) {
+	inside(t, func(t *testing.T) {
+		k := open(t)
+		apply(t, k, filter(rule(drop)))
+		before, _ := listings(t)
+		to := func(chain string) ruleset.Rule { return rule(ruleset.Verdict{Kind: ruleset.Jump, Chain: chain}) }
+		rs := filter(to("a"))
+		rs.Chains = append(rs.Chains, ruleset.Chain{Name: "a", Rules: []ruleset.Rule{to("b")}}, ruleset.Chain{Name: "b", Rules: []ruleset.Rule{to("a")}})
+		for name, err := range map[string]error{"dry run": k.DryRun(t.Context(), rs), "apply": k.Apply(t.Context(), rs)} {
+			if !errors.Is(err, syscall.ELOOP) && !errors.Is(err, syscall.EMLINK) {
+				t.Errorf("%s of a loop: %v", name, err)
+			}
+		}
+		if after, _ := listings(t); after != before {
+			t.Error(firstDifference(after, before))
+		}
+	})
+}
+
 func TestDryRunChangesNothing(t *testing.T) {
 	inside(t, func(t *testing.T) {
 		k := open(t)
@@ -222,14 +241,17 @@ func TestMembersComeAndGo(t *testing.T) {
 		rs := filter()
 		rs.Sets = append(rs.Sets,
 			ruleset.Set{Name: "nets", Key: []ruleset.Type{ruleset.IPv4Addr}, Interval: true, Runtime: true},
+			ruleset.Set{Name: "timed", Key: []ruleset.Type{ruleset.IPv6Addr}, Interval: true, Timeout: true, Runtime: true},
 			ruleset.Set{Name: "boxes", Key: []ruleset.Type{ruleset.IPv4Addr, ruleset.InetService}, Interval: true, Runtime: true},
 			ruleset.Set{Name: "m", Key: []ruleset.Type{ruleset.InetService}, Data: []ruleset.Type{ruleset.IPv4Addr, ruleset.InetService}, Runtime: true})
 		apply(t, k, rs)
 		el := func(key ...ruleset.Range) ruleset.Element { return ruleset.Element{Key: key} }
+		timed := func(e ruleset.Element) ruleset.Element { e.Timeout = time.Hour; return e }
 		to := ruleset.Element{Key: []ruleset.Range{port(80)}, Data: []ruleset.Value{addr("10.0.0.1"), ruleset.Port(8080)}}
 		for set, members := range map[string][]ruleset.Element{
 			"lockout4": {el(one("10.0.0.1")), el(one("10.0.0.2")), el(one("10.0.0.3"))},
 			"nets":     {el(nets("0.0.0.0/8")), el(span("10.0.0.1", "10.0.0.2")), el(one("10.0.0.3")), el(nets("224.0.0.0/3"))},
+			"timed":    {timed(el(nets("fd00::/64"))), timed(el(one("fe80::1"))), el(nets("ff00::/8"))},
 			"boxes":    {el(nets("10.0.0.0/8"), ports(1, 99)), el(one("11.0.0.1"), port(5))},
 			"m":        {to},
 		} {
@@ -271,7 +293,7 @@ func checkMembers(t *testing.T, k *kernel.Kernel, set string, want ...ruleset.El
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := func(e ruleset.Element) string { return fmt.Sprintf("%x %x", e.Key, e.Data) }
+	text := func(e ruleset.Element) string { return fmt.Sprintf("%x %x %v", e.Key, e.Data, e.Timeout) }
 	var have, wanted []string
 	for _, m := range members {
 		have = append(have, text(m.Element))
@@ -360,6 +382,7 @@ func TestVerifyFindsEveryDifference(t *testing.T) {
 		"chain added":   {"add chain inet gatehouse more", "chains"},
 		"set added":     {"add set inet gatehouse more { type ipv4_addr; }", "sets"},
 		"counter added": {"add counter inet gatehouse more", "counters"},
+		"table asleep":  {"add table inet gatehouse { flags dormant; }", "dormant"},
 		"table gone":    {"delete table inet gatehouse", "table is missing"},
 		"rule replaced": {"flush chain inet gatehouse forward; add rule inet gatehouse forward accept; add rule inet gatehouse forward drop",
 			"rule 1 of chain forward"},

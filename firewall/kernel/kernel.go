@@ -151,6 +151,8 @@ const attempts = 16
 
 // DryRun gives the kernel all of rs to check, against the live table, and
 // changes nothing. The error holds a *Refusal for every part that it refuses.
+// Without our table in the kernel it does not look along jumps (6.18, as nft -c):
+// a loop of chains is then only found by Apply.
 func (k *Kernel) DryRun(ctx context.Context, rs ruleset.Ruleset) error {
 	return k.transact(ctx, false, k.planner(rs))
 }

@@ -16,6 +16,7 @@ import (
 type live struct {
 	generation uint32 // of the whole namespace's rulesets
 	table      bool
+	dormant    bool // the table is there but does nothing
 	counters   map[string]ruleset.Counter
 	sets       map[string]*liveSet
 	chains     map[string]*liveChain
@@ -68,7 +69,7 @@ func (k *Kernel) lookOnce(read func(*liveSet) bool) (now *live, err error) {
 	if now.generation, err = k.generation(); err != nil {
 		return nil, err
 	}
-	if now.table, err = k.hasTable(); err != nil || !now.table {
+	if err := k.lookTable(now); err != nil || !now.table {
 		return now, err
 	}
 	if now.counters, err = k.counters(); err != nil {
@@ -90,14 +91,18 @@ func (k *Kernel) lookOnce(read func(*liveSet) bool) (now *live, err error) {
 	return now, nil
 }
 
-func (k *Kernel) hasTable() (bool, error) {
+func (k *Kernel) lookTable(now *live) error {
+	const dormant = 1 // NFT_TABLE_F_DORMANT
 	var a attrs
 	a.text(unix.NFTA_TABLE_NAME, ruleset.Table)
-	err := k.sock.request(nft(unix.NFT_MSG_GETTABLE), 0, unix.NFPROTO_INET, a, func(message) error { return nil })
+	err := k.sock.request(nft(unix.NFT_MSG_GETTABLE), 0, unix.NFPROTO_INET, a, func(m message) error {
+		now.table, now.dormant = true, num(find(m.body, unix.NFTA_TABLE_FLAGS))&dormant != 0
+		return nil
+	})
 	if errors.Is(err, unix.ENOENT) {
-		return false, nil
+		return nil
 	}
-	return err == nil, err
+	return err
 }
 
 // dump asks for all objects of a kind in the family and calls fn for ours.

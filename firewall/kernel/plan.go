@@ -49,6 +49,7 @@ func (k *Kernel) plan(rs ruleset.Ruleset, now *live) (*batch, error) {
 	b := &batch{}
 	var table attrs
 	table.text(unix.NFTA_TABLE_NAME, ruleset.Table)
+	table.u32(unix.NFTA_TABLE_FLAGS, 0) // wakes a table that somebody made dormant
 	b.add(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, "auto/table", "the table", table)
 	if now.table {
 		var rules attrs

@@ -34,6 +34,9 @@ func (k *Kernel) Verify(ctx context.Context, rs ruleset.Ruleset) error {
 	if !now.table {
 		return mismatch("the table is missing")
 	}
+	if now.dormant {
+		return mismatch("the table is dormant")
+	}
 	if err := verifyCounters(rs.Counters, now.counters); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package ruleset
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -131,7 +132,7 @@ func (r Rule) String() string {
 	var next Stmt
 	for i := len(r.Stmts) - 1; i >= 0; i-- {
 		s := r.Stmts[i]
-		if m, ok := s.(Match); !ok || !impliedBy(m, next) {
+		if m, ok := s.(Match); !ok || !impliedBy(m, next, r.Stmts[:i]) {
 			if text := s.String(); text != "" {
 				words = append([]string{text}, words...)
 			}
@@ -144,8 +145,9 @@ func (r Rule) String() string {
 	return strings.Join(words, " ")
 }
 
-// impliedBy reports whether nft adds the match m by itself in front of next.
-func impliedBy(m Match, next Stmt) bool {
+// impliedBy reports whether nft adds the match m by itself in front of next,
+// and nothing more; before is what stands in front of m.
+func impliedBy(m Match, next Stmt, before []Stmt) bool {
 	if m.Not || m.Set != "" || len(m.In) != 1 || !m.In[0].Single() {
 		return false
 	}
@@ -154,9 +156,16 @@ func impliedBy(m Match, next Stmt) bool {
 	case NFProtoField:
 		return family != 0 && m.In[0].Lo == Byte(family)
 	case L4Proto:
-		return proto != 0 && m.In[0].Lo == Byte(proto)
+		// nft would add the family of an ICMP type, too.
+		added := family != 0 && !slices.ContainsFunc(before, matchesFamily)
+		return proto != 0 && m.In[0].Lo == Byte(proto) && !added
 	}
 	return false
+}
+
+func matchesFamily(s Stmt) bool {
+	m, ok := s.(Match)
+	return ok && m.Field == NFProtoField
 }
 
 // Address families as meta nfproto knows them.
