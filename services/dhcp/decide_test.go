@@ -233,6 +233,11 @@ func TestDecideMovesAClientToItsStaticLease(t *testing.T) {
 			t.Errorf("the list says that %s moves to %s, want .20", a, l.Moves)
 		}
 	}
+	for _, l := range p.list(start) {
+		if l.Addr == ip(20) && (l.State != Static || !l.Pinned || l.Host != "printer") {
+			t.Errorf("the static lease is listed as %+v", l)
+		}
+	}
 	if v := p.Decide(renewing(macA, a), start.Add(time.Minute)); v.Answer != Nak {
 		t.Fatalf("renewal of %s answered by %s", a, v.Answer)
 	}

@@ -27,8 +27,8 @@ type Event struct {
 	Kind EventKind
 	In   firewall.Name
 	Addr netip.Addr
-	MAC  firewall.MAC
-	Host string // clean label
+	MAC  firewall.MAC `json:",omitempty"`
+	Host string       // clean label
 }
 
 // Exchange is one message and what became of it, for the diagnostics page.
