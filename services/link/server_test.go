@@ -112,7 +112,8 @@ func (s *scripted) frame(b []byte) {
 		text += " for " + want.String()
 	}
 	s.heard = append(s.heard, text)
-	if s.silent || s.direct && b[0] != 0xff || q.MessageType() == dhcpv4.MessageTypeRelease {
+	if s.silent || s.direct && b[0] != 0xff ||
+		q.MessageType() == dhcpv4.MessageTypeRelease || q.MessageType() == dhcpv4.MessageTypeDecline {
 		return
 	}
 	s.answer(q)

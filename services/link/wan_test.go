@@ -179,6 +179,20 @@ func TestWANHostileOptionsCostNothingOfOurs(t *testing.T) {
 	}
 }
 
+func TestWANDeclinesAnAddressThatSomebodyUses(t *testing.T) {
+	f := cable(t, "wan0")
+	f.ip("addr add 10.77.0.50/24 dev far0")
+	s := f.serve(time.Hour)
+	b := newBox(t, nil).run()
+	b.reload(config(dynamicWAN("wan0")))
+	await(t, "a DECLINE", func() bool { return s.saw(0, "DECLINE for 10.77.0.50") })
+	if b.has("wan0", mine) {
+		t.Error("the address of another host was set")
+	}
+	s.set(func() { s.addr = netip.MustParseAddr("10.77.0.60") })
+	await(t, "another address", func() bool { return b.has("wan0", "10.77.0.60/24") && !b.has("wan0", mine) })
+}
+
 func TestWANOffLinkGatewayAndSmallMTU(t *testing.T) {
 	f := cable(t, "wan0")
 	s := f.serve(time.Hour)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -32,9 +33,10 @@ type Client struct {
 	view View
 
 	// Run's own:
-	mac  net.HardwareAddr
-	link [2]*hearing // packet, udp; nil = closed
-	in   chan []byte
+	mac    net.HardwareAddr
+	link   [2]*hearing // packet, udp; nil = closed
+	in     chan []byte
+	checks sync.WaitGroup
 }
 
 // View is what a page shows of a client.
@@ -53,6 +55,9 @@ func NewClient(log *slog.Logger, device, host string, wire Wire, port Port) *Cli
 // Run keeps the lease until ctx is done, and leaves the address in place then.
 // remembered and set are as for NewMachine; r needs to differ between boxes.
 func (c *Client) Run(ctx context.Context, r *rand.Rand, remembered Lease, set bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer c.checks.Wait()
+	defer cancel()
 	defer close(c.done)
 	defer c.hear(false, false)
 	m := NewMachine(r, remembered, set, time.Now())
@@ -128,6 +133,8 @@ func (c *Client) do(ctx context.Context, acts []Action) {
 		switch {
 		case a.Send != nil:
 			c.trouble(c.send(*a.Send))
+		case a.Check != nil:
+			c.checks.Go(func() { c.check(ctx, a.Check.Addr.Addr()) })
 		case a.Use != nil:
 			c.log.Info("lease held", "addr", a.Use.Addr, "server", a.Use.Server, "for", a.Use.Granted)
 			c.port.Use(ctx, c.device, *a.Use)
@@ -136,6 +143,18 @@ func (c *Client) do(ctx context.Context, acts []Action) {
 			c.port.Drop(ctx, c.device, *a.Drop)
 		}
 	}
+}
+
+// check asks whether somebody else uses the address and tells the machine.
+func (c *Client) check(ctx context.Context, a netip.Addr) {
+	taken, err := c.wire.Taken(ctx, c.device, a)
+	if err != nil {
+		c.log.Warn("address not checked", "addr", a, "error", err)
+	}
+	if taken {
+		c.log.Warn("address declined: another device uses it", "addr", a)
+	}
+	c.ask(func(m *Machine, now time.Time) []Action { return m.Checked(now, a, taken) })
 }
 
 // trouble shows and logs an error when it is another one than last time.

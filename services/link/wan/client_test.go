@@ -48,6 +48,8 @@ func (p *provider) conn(udp bool) (Conn, error) {
 func (p *provider) Packet(string) (Conn, error)                 { return p.conn(false) }
 func (p *provider) UDP(_ string, _, _ netip.Addr) (Conn, error) { return p.conn(true) }
 
+func (p *provider) Taken(context.Context, string, netip.Addr) (bool, error) { return false, nil }
+
 func (c *providerConn) Send(b []byte) error {
 	c.p.mu.Lock()
 	defer c.p.mu.Unlock()

@@ -21,6 +21,7 @@ const (
 	Discover Kind = 1
 	Offer    Kind = 2
 	Request  Kind = 3
+	Decline  Kind = 4
 	Ack      Kind = 5
 	Nak      Kind = 6
 	Release  Kind = 7
@@ -74,7 +75,7 @@ func (m Message) Marshal(mac net.HardwareAddr, host string) ([]byte, error) {
 		set(54, m.Server.AsSlice())
 	}
 	set(61, append([]byte{1}, mac...))
-	if m.Kind != Release {
+	if m.Kind != Release && m.Kind != Decline { // RFC 2131 table 5: they must not ask
 		set(55, asked)
 		set(57, []byte{0x05, 0xdc}) // 1500
 		set(60, []byte("gatehouse"))

@@ -2,6 +2,7 @@ package wan
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"time"
 )
 
@@ -13,6 +14,7 @@ const (
 	Down       State = "down"
 	Selecting  State = "selecting"
 	Requesting State = "requesting"
+	Checking   State = "checking" // granted; does somebody else use the address?
 	Rebooting  State = "rebooting"
 	Bound      State = "bound"
 	Renewing   State = "renewing"
@@ -21,26 +23,29 @@ const (
 
 // Action is what the machine wants done: exactly one field is set.
 type Action struct {
-	Send *Message // put it on the wire
-	Use  *Lease   // a granted or prolonged lease: remember it, then set it; an earlier address goes
-	Drop *Lease   // the lease is over: forget it, take its address and routes away
+	Send  *Message // put it on the wire
+	Check *Lease   // ask the link who uses its address, then call Checked
+	Use   *Lease   // a granted or prolonged lease: remember it, then set it; an earlier address goes
+	Drop  *Lease   // the lease is over: forget it, take its address and routes away
 }
 
 // Machine decides; it has no clock, socket or goroutine. Its caller hands in
 // what happened and the time, does the actions in their order and wakes it at Next.
 type Machine struct {
-	rand  *rand.Rand
-	state State
-	up    bool
-	held  Lease     // set on the port; zero Addr = none
-	hint  Lease     // what the last server gave, asked for again
-	offer Reply     // Requesting: the accepted one
-	xid   uint32    // of the running exchange
-	began time.Time // of the running exchange: what Secs counts from
-	asked time.Time // first message of the state: what a lease counts from
-	tries int       // messages sent in the running exchange
-	naks  int       // in a row, without a lease between them
-	next  time.Time // when Wake is due
+	rand     *rand.Rand
+	state    State
+	up       bool
+	held     Lease     // set on the port; zero Addr = none
+	hint     Lease     // what the last server gave, asked for again
+	offer    Reply     // Requesting: the accepted one
+	pending  Lease     // Checking: the granted one
+	xid      uint32    // of the running exchange
+	began    time.Time // of the running exchange: what Secs counts from
+	asked    time.Time // first message of the state: what a lease counts from
+	tries    int       // messages sent in the running exchange
+	naks     int       // in a row, without a lease between them
+	next     time.Time // when Wake is due
+	declined int       // leases in a row whose address somebody else used
 }
 
 // NewMachine starts in Down. remembered is the stored lease (or zero); set says
@@ -149,6 +154,8 @@ func (m *Machine) Wake(now time.Time) []Action {
 		if m.tries >= 4 {
 			return m.start(now, Selecting)
 		}
+	case Checking: // the check did not come back: nobody is known to object
+		return m.use(now, m.pending)
 	}
 	return m.again(now)
 }
@@ -228,8 +235,40 @@ func (m *Machine) granted(now time.Time, r Reply) []Action {
 		l.Since = m.held.Since
 	}
 	l.Renew, l.Rebind, l.Until = start.Add(t1), start.Add(t2), start.Add(l.Granted)
-	m.held, m.hint = l, l
-	m.state, m.tries, m.naks = Bound, 0, 0
+	if m.state == Requesting && m.held.Addr != l.Addr && m.declined < 2 {
+		m.state, m.tries, m.pending = Checking, 0, l
+		m.next = now.Add(5 * time.Second)
+		return []Action{{Check: &l}}
+	}
+	return m.use(now, l)
+}
+
+// Checked ends Checking: taken says that somebody else on the link uses a. Then
+// the server is told and asked again after ten seconds (RFC 2131 §3.1 step 5).
+// The third address in a row is taken all the same: where a router answers for
+// every address, as some access networks have it, there would be no internet at all.
+func (m *Machine) Checked(now time.Time, a netip.Addr, taken bool) []Action {
+	if m.state != Checking || m.pending.Addr.Addr() != a {
+		return nil
+	}
+	if !taken {
+		return m.use(now, m.pending)
+	}
+	m.declined++
+	msg := &Message{Kind: Decline, XID: m.rand.Uint32(), Want: a, Server: m.pending.Server}
+	m.hint = Lease{}
+	m.begin(now, Selecting)
+	m.next = now.Add(10 * time.Second)
+	if end := m.held.Until; m.held.Addr.IsValid() && end.Before(m.next) {
+		m.next = end
+	}
+	return []Action{{Send: msg}}
+}
+
+// use binds to the lease.
+func (m *Machine) use(now time.Time, l Lease) []Action {
+	m.held, m.hint, m.pending = l, l, Lease{}
+	m.state, m.tries, m.naks, m.declined = Bound, 0, 0, 0
 	m.next = l.Renew
 	if !m.next.After(now) {
 		m.next = now.Add(time.Second)

@@ -62,6 +62,9 @@ func (b *bench) bind(granted time.Duration) {
 		b.reply(Offer, mine, granted)
 	}
 	acts := b.reply(Ack, mine, granted)
+	if b.m.State() == Checking {
+		acts = b.m.Checked(b.now, mine.Addr(), false)
+	}
 	if len(acts) != 1 || acts[0].Use == nil || b.m.State() != Bound {
 		b.Fatalf("not bound: %v in %s", acts, b.m.State())
 	}
@@ -83,6 +86,10 @@ func TestMachineGetsALeaseInOneExchange(t *testing.T) {
 		t.Errorf("request %+v must go on with the exchange and name address and server", r)
 	}
 	acts := b.reply(Ack, mine, time.Hour)
+	if len(acts) != 1 || acts[0].Check == nil || acts[0].Check.Addr != mine {
+		t.Errorf("ACK gave %+v, want the address checked first", acts)
+	}
+	acts = b.m.Checked(b.now, mine.Addr(), false)
 	if len(acts) != 1 || acts[0].Use == nil || acts[0].Use.Until != t0.Add(time.Hour) || acts[0].Use.Renew != t0.Add(30*time.Minute) {
 		t.Errorf("ACK gave %+v", acts)
 	}
@@ -178,7 +185,8 @@ func TestMachineFlapAsksForTheSameAddressAtOnce(t *testing.T) {
 	}
 	other := netip.MustParsePrefix("10.0.0.99/24")
 	b.reply(Offer, other, time.Hour)
-	if acts := b.reply(Ack, other, time.Hour); acts[0].Use == nil || acts[0].Use.Addr != other {
+	b.reply(Ack, other, time.Hour)
+	if acts := b.wait(); acts[0].Use == nil || acts[0].Use.Addr != other { // a check that never came back
 		t.Errorf("new address: %+v", acts)
 	}
 }
@@ -268,6 +276,29 @@ func TestMachineAfterRestart(t *testing.T) {
 	}
 }
 
+func TestMachineDeclinesAnAddressInUseButNotForEver(t *testing.T) {
+	b := newBench(t, Lease{}, false)
+	b.m.Link(b.now, true)
+	for range 2 {
+		b.reply(Offer, mine, time.Hour)
+		b.reply(Ack, mine, time.Hour)
+		m := b.sent(b.m.Checked(b.now, mine.Addr(), true))
+		if m.Kind != Decline || m.Want != mine.Addr() || m.Server != server || m.CIAddr.IsValid() {
+			t.Errorf("sent %+v", m)
+		}
+		if _, held := b.m.Held(); held || b.m.Next().Sub(b.now) != 10*time.Second {
+			t.Errorf("held %v, asks again after %s", held, b.m.Next().Sub(b.now))
+		}
+		if m := b.sent(b.wait()); m.Kind != Discover || m.Want.IsValid() {
+			t.Errorf("then sent %+v", m)
+		}
+	}
+	b.reply(Offer, mine, time.Hour)
+	if acts := b.reply(Ack, mine, time.Hour); len(acts) != 1 || acts[0].Use == nil {
+		t.Errorf("a network that answers for every address leaves us without one: %+v", acts)
+	}
+}
+
 func TestMachineReleaseTellsTheServerAndRests(t *testing.T) {
 	b := newBench(t, Lease{}, false)
 	b.bind(time.Hour)
@@ -304,6 +335,7 @@ func TestMachineNeverSpins(t *testing.T) {
 			acts = b.m.Wake(b.now)
 		case 5:
 			acts = b.m.Renew(b.now)
+			acts = append(acts, b.m.Checked(b.now, mine.Addr(), r.IntN(2) == 0)...)
 		default:
 			if !b.m.Next().IsZero() {
 				acts = b.wait()

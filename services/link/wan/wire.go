@@ -20,13 +20,15 @@ type Conn interface {
 	Close() error
 }
 
-// Wire opens the two ways to a server.
+// Wire opens the two ways to a server, and asks the neighbours.
 type Wire interface {
 	// Packet sends to everyone on the link of device and hears whatever comes
 	// to UDP port 68 there, before any firewall and without an address of ours.
 	Packet(device string) (Conn, error)
 	// UDP sends from our address to one server by the routing table, out of device.
 	UDP(device string, from, server netip.Addr) (Conn, error)
+	// Taken asks the link for about a second whether somebody else uses a.
+	Taken(ctx context.Context, device string, a netip.Addr) (bool, error)
 }
 
 // Sockets is the Wire of the kernel.
