@@ -168,7 +168,7 @@ func mergePorts(stmts []ruleset.Stmt) []ruleset.Stmt {
 				src, dst = -1, -1
 			}
 			continue
-		case m.Not || m.Set != "" || len(m.In) != 1 || !m.In[0].Single():
+		case m.Not || m.Set != "" || len(m.In) != 1 || !m.In[0].Single() || len(m.In[0].Lo) != 2:
 			continue
 		}
 		switch m.Field {

@@ -176,7 +176,7 @@ func elementsOf(s ruleset.Set, members []ruleset.Element) ([]element, error) {
 		for i, r := range m.Key {
 			if len(r.Lo) != s.Key[i].Len() || len(r.Hi) != s.Key[i].Len() || r.Lo > r.Hi ||
 				!s.Interval && !r.Single() || !r.Single() && hostOrder(s.Key[i]) {
-				return nil, fmt.Errorf("member %s does not fit the key", s.Key[i].RangeText(r))
+				return nil, fmt.Errorf("member %x-%x does not fit the key", string(r.Lo), string(r.Hi))
 			}
 			lo, hi = append(lo, r.Lo), append(hi, r.Hi)
 		}

@@ -132,10 +132,11 @@ func (r Rule) String() string {
 	var next Stmt
 	for i := len(r.Stmts) - 1; i >= 0; i-- {
 		s := r.Stmts[i]
-		if m, ok := s.(Match); !ok || !impliedBy(m, next, r.Stmts[:i]) {
-			if text := s.String(); text != "" {
-				words = append([]string{text}, words...)
-			}
+		if m, ok := s.(Match); ok && impliedBy(m, next, r.Stmts[:i]) {
+			continue // next may imply the one before, too
+		}
+		if text := s.String(); text != "" {
+			words = append([]string{text}, words...)
 		}
 		next = s
 	}
@@ -175,18 +176,9 @@ const (
 )
 
 // needs is the address family and the IP protocol that nft adds before s; 0 = none.
-// A protocol match of ICMP or ICMPv6 passes the family of the type behind it on.
 func needs(s Stmt) (family, proto uint8) {
 	switch s := s.(type) {
 	case Match:
-		if s.Field == L4Proto && !s.Not && len(s.In) == 1 {
-			switch s.In[0] {
-			case One(Byte(1)):
-				return NFProtoIPv4, 0
-			case One(Byte(58)):
-				return NFProtoIPv6, 0
-			}
-		}
 		return s.Field.Needs()
 	case VMap:
 		return s.Field.Needs()

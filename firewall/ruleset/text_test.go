@@ -27,6 +27,8 @@ func TestRuleTextLeavesOutWhatNftImplies(t *testing.T) {
 		{`meta nfproto ipv4 meta l4proto tcp ip saddr 10.0.0.1 tcp dport 22 accept`, []Stmt{v4, tcp, host, is(TCPDport, Port(22)), accept}},
 		{`meta nfproto ipv6 tcp dport { 22, 80 } accept`, []Stmt{v6, tcp, is(TCPDport, Port(22), Port(80)), accept}},
 		{`icmp type echo-request accept`, []Stmt{v4, is(L4Proto, Byte(1)), is(ICMPTypeField, Byte(8)), accept}},
+		{`meta nfproto ipv4 meta l4proto icmp ct state new accept`,
+			[]Stmt{v4, is(L4Proto, Byte(1)), is(CTStateField, U32(StateNew)), accept}},
 		{`meta l4proto icmp icmp type echo-request accept`, []Stmt{is(L4Proto, Byte(1)), is(ICMPTypeField, Byte(8)), accept}},
 		{`meta l4proto { tcp, udp } th dport 53 accept`, []Stmt{is(L4Proto, Byte(6), Byte(17)), is(THDport, Port(53)), accept}},
 		{`tcp flags syn / syn,rst tcp option maxseg size set rt mtu`, []Stmt{tcp, SYN{}, ClampMSS{}}},
