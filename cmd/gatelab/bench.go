@@ -45,14 +45,18 @@ func bench(ctx context.Context, root string, args []string, out io.Writer) error
 	if len(args) == 0 {
 		args = slices.Sorted(maps.Keys(all))
 	}
-	var failed []string
 	for _, name := range args {
-		run, ok := all[name]
-		if !ok {
+		if all[name] == nil {
 			return fmt.Errorf("no bench %q: there are %s", name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
 		}
+	}
+	if err := install(ctx, forAll(), out); err != nil {
+		return err
+	}
+	var failed []string
+	for _, name := range args {
 		fmt.Fprintf(out, "== %s\n", name)
-		bad, err := measure(ctx, root, out, run)
+		bad, err := measure(ctx, root, out, all[name])
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -9,28 +9,31 @@ import (
 	"strings"
 )
 
-// debianPackages is everything the tests, benches and the trial start, and what a race build needs.
-func debianPackages() []string {
-	return []string{
-		"gcc", "libc6-dev", // go test -race
-		"nftables", "iproute2", "conntrack", "procps", "util-linux", "strace", // look at the box
-		"isc-dhcp-client", "udhcpc", "dnsmasq-base", // both sides of DHCP and DNS
-		"curl", "iputils-ping", "iputils-arping", "tcpdump", "nmap", "hping3", "iperf3", "apache2-utils", // traffic
-		"chromium", "fonts-dejavu-core", // the browser, and letters for it
-	}
+// forTrial is what `gatelab try` starts and what it proposes to type.
+func forTrial() []string {
+	return []string{"iproute2", "isc-dhcp-client", "dnsmasq-base", "util-linux", "curl", "nmap", "nftables"}
 }
 
-// install brings in what is missing. A machine that has everything needs no network.
-func install(ctx context.Context, out io.Writer) error {
+// forAll is everything the tests and benches start, and what a race build needs.
+func forAll() []string {
+	return append(forTrial(),
+		"gcc", "libc6-dev", // go test -race
+		"conntrack", "procps", "strace", // look at the box
+		"udhcpc", "iputils-ping", "iputils-arping", "tcpdump", "hping3", "iperf3", "apache2-utils", // traffic
+		"chromium", "fonts-dejavu-core") // the browser, and letters for it
+}
+
+// install brings in those that are missing. A machine that has everything needs no network.
+func install(ctx context.Context, packages []string, out io.Writer) error {
 	var missing []string
-	for _, p := range debianPackages() {
+	for _, p := range packages {
 		status, err := exec.CommandContext(ctx, "dpkg-query", "-W", "-f", "${db:Status-Status}", p).Output()
 		if err != nil || strings.TrimSpace(string(status)) != "installed" {
 			missing = append(missing, p)
 		}
 	}
 	if len(missing) == 0 {
-		fmt.Fprintf(out, "Debian packages: all %d are here\n", len(debianPackages()))
+		fmt.Fprintf(out, "Debian packages: all %d are installed\n", len(packages))
 		return nil
 	}
 	fmt.Fprintln(out, "Debian packages: installing", strings.Join(missing, " "))

@@ -43,7 +43,7 @@ func test(ctx context.Context, root string, args []string, out io.Writer) error 
 		return fmt.Errorf("test takes no %q: use go test for a part", args[0])
 	}
 	began := time.Now()
-	if err := install(ctx, out); err != nil {
+	if err := install(ctx, forAll(), out); err != nil {
 		return err
 	}
 	if err := netlab.Sweep(); err != nil {

@@ -21,12 +21,18 @@ func try(ctx context.Context, root string, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if err := install(ctx, forTrial(), out); err != nil {
+		return err
+	}
 	fmt.Fprintln(out, "building and starting, a moment ...")
 	lab, err := netlab.New(ctx, netlab.Options{})
 	if err != nil {
 		return err
 	}
 	err = trial(ctx, lab, root, *listen, out)
+	if ctx.Err() != nil {
+		err = nil // what failed then, failed by Ctrl-C
+	}
 	fmt.Fprintln(out, "\ntaking everything away")
 	return errors.Join(err, lab.Close())
 }
