@@ -20,6 +20,7 @@ import (
 	"gatehouse/services/commit"
 	"gatehouse/web/api"
 	"gatehouse/web/auth"
+	"gatehouse/web/changes"
 	"gatehouse/web/page"
 )
 
@@ -279,7 +280,7 @@ func (b *box) Frame(ctx context.Context, account string) page.Frame {
 		return f
 	}
 	f.User = account
-	f.Bar.Pending = v.Objects
+	f.Bar.Pending, f.Bar.Draft = v.Objects, changes.Version(v)
 	for _, i := range v.Items {
 		if i.Misfit != "" {
 			f.Bar.Misfits = append(f.Bar.Misfits, i.Sentence+": "+i.Misfit)

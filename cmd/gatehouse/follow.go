@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -69,8 +70,10 @@ type linkReloader struct {
 // Name is for the problems in the bar.
 func (l *linkReloader) Name() string { return "interfaces" }
 
-// Reload makes the ports follow.
+// Reload makes the ports follow. It is called after the rules were verified, so
+// packets may pass between the ports; as delivered they never do.
 func (l *linkReloader) Reload(ctx context.Context, cfg firewall.Config) error {
+	forward := l.box.link.SetForwarding(cfg.Stamp() != factoryStamp)
 	cfg = l.box.setup.meaning(cfg)
 	l.mu.Lock()
 	back := cfg.Stamp() == l.past.Stamp() // taken back: nothing of the new one stays
@@ -88,7 +91,7 @@ func (l *linkReloader) Reload(ctx context.Context, cfg firewall.Config) error {
 		err = l.box.link.Try(ctx, cfg, old)
 	}
 	l.box.covers()
-	return err
+	return errors.Join(forward, err)
 }
 
 // settle drops the old address, if nothing newer runs.

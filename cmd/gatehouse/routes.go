@@ -12,6 +12,8 @@ import (
 	"gatehouse/services/commit"
 	"gatehouse/web"
 	"gatehouse/web/auth"
+	"gatehouse/web/changes"
+	"gatehouse/web/forwards"
 	"gatehouse/web/login"
 	"gatehouse/web/page"
 	"gatehouse/web/rules"
@@ -24,7 +26,10 @@ func (b *box) routes(ctx context.Context) error {
 	all = append(all, login.New(b.auth, b.cert.Fingerprint).Routes()...)
 	all = append(all, setup.New(setup.Deps{Ports: b.setup, Drafts: b.writer, Accounts: b.auth, Code: b.setupCodeNow,
 		Throttle: auth.NewThrottle(5, time.Minute), NewID: commit.NewID})...)
-	all = append(all, rules.New(rules.Deps{Drafts: b.writer, Who: who, Hits: b.hits})...)
+	behind := changes.New(b.writer, b.writer, who)
+	all = append(all, behind.Routes()...)
+	all = append(all, rules.New(rules.Deps{Drafts: b.writer, Who: who, Hits: b.hits, Apply: behind.Now})...)
+	all = append(all, forwards.New(forwards.Deps{Drafts: b.writer, Who: who, Hits: b.hits, Hosts: b.hosts, Apply: behind.Now})...)
 	h, err := web.New(web.Deps{Log: b.log, Sessions: b.auth, Events: b.bus, Box: b, Routes: all})
 	if err != nil {
 		return fmt.Errorf("wire the pages: %w", err)
@@ -52,6 +57,14 @@ func (b *box) open(ctx context.Context) error {
 func who(r *http.Request) commit.Who {
 	s, _ := auth.SessionOf(r.Context())
 	return commit.Who{Account: s.Account, Door: "web", Addr: page.ConnOf(r.Context()).Peer}
+}
+
+// hosts is the hosts inside that a forward can lead to.
+func (b *box) hosts() (out []forwards.Host) {
+	for _, l := range b.dhcp.List() {
+		out = append(out, forwards.Host{Name: l.Host, Addr: l.Addr})
+	}
+	return out
 }
 
 // hits is the packets that each rule and forward has matched.

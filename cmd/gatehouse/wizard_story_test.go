@@ -10,7 +10,7 @@ func TestWizardLeadsToTheInternet(t *testing.T) {
 	s.setup()
 	s.lease(s.lab.LAN2)
 	out, err := s.lab.LAN2.Run(s.ctx, "curl", "-sS", "--max-time", "60", "http://www.example.test/")
-	if err != nil || !strings.Contains(out, "example") {
+	if err != nil || !strings.Contains(out, "This is the internet") {
 		t.Fatalf("a LAN client could not load a page from the internet: %v\n%s", err, out)
 	}
 }
