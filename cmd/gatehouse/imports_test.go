@@ -91,7 +91,7 @@ var atKernel = []string{"firewall/kernel", "services/link", "services/link/wan",
 // forTests are doors that are open to every _test.go file, beside those of its own room.
 var forTests = []string{
 	"os/exec", "syscall", "golang.org/x/sys/unix", "github.com/vishvananda/netlink", "github.com/insomniacslk/dhcp",
-	"github.com/rogpeppe/go-internal", "golang.org/x/tools/txtar", "pgregory.net/rapid", "github.com/google/go-cmp", "github.com/chromedp",
+	"github.com/rogpeppe/go-internal", "golang.org/x/tools/txtar", "pgregory.net/rapid", "github.com/google/go-cmp", "github.com/chromedp", "golang.org/x/net/html",
 }
 
 // pure rooms give the same output for the same input, so they can know no clock, disk, net, other goroutine or log.

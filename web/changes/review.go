@@ -246,3 +246,17 @@ func urls(c firewall.Config) (list []string) {
 	}
 	return list
 }
+
+func (s review) reached() string {
+	if !s.Addr.IsValid() {
+		return "You keep reaching these pages."
+	}
+	return "You keep reaching these pages from your address " + s.Addr.String() + "."
+}
+
+func (s review) shutOut() string {
+	if !s.Addr.IsValid() {
+		return "This would shut you out."
+	}
+	return "This would shut you out: your address is " + s.Addr.String() + "."
+}

@@ -52,5 +52,10 @@ func adminPorts(a firewall.Admin) string {
 	return strings.Join(ports, ", ")
 }
 
-// before says how many automatic rules are folded.
-func before(list []automatic) string { return fmt.Sprintf("Automatic (%d)", len(list)) }
+// before says how many automatic rules are folded, of which interface.
+func before(name string, list []automatic) string {
+	if name == "" {
+		name = "Automatic"
+	}
+	return fmt.Sprintf("%s (%d)", name, len(list))
+}
