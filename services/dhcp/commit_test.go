@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,12 +18,15 @@ import (
 
 // slowDisk takes a second for each commit, and can fail.
 type slowDisk struct {
+	mu      sync.Mutex // guards rows
 	rows    map[netip.Addr]Lease
 	commits int
 	err     error
 }
 
 func (d *slowDisk) All(context.Context) ([]Lease, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	var out []Lease
 	for _, l := range d.rows {
 		out = append(out, l)
@@ -36,13 +40,24 @@ func (d *slowDisk) Put(_ context.Context, rows []Lease) error {
 	if d.err != nil {
 		return d.err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, l := range rows {
 		d.rows[l.Addr] = l
 	}
 	return nil
 }
 
+func (d *slowDisk) row(a netip.Addr) (Lease, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, ok := d.rows[a]
+	return l, ok
+}
+
 func (d *slowDisk) Delete(_ context.Context, addrs []netip.Addr) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, a := range addrs {
 		delete(d.rows, a)
 	}
@@ -71,7 +86,7 @@ func TestCommitIsSharedAndComesBeforeTheAnswer(t *testing.T) {
 			var rows []Lease
 			s.withPool("lan0", func(p *Pool) { rows = p.Decide(reboot(mac, ip(byte(100+i))), time.Now()).Write })
 			s.enqueue(job{addrs: addrsOf(rows), done: func(err error) {
-				if err != nil || d.rows[rows[0].Addr].MAC != mac {
+				if l, _ := d.row(rows[0].Addr); err != nil || l.MAC != mac {
 					t.Errorf("answered %s before it was stored (%v)", rows[0].Addr, err)
 				}
 				answered++
@@ -163,8 +178,9 @@ func TestReleaseAndDeleteReachTheDisk(t *testing.T) {
 		go func() { s.commit(stop); close(ended) }()
 		ctx := context.Background()
 		for _, a := range []netip.Addr{ip(100), old} {
-			if err := s.Release(ctx, a); err != nil || d.rows[a].State != Released {
-				t.Errorf("release of %s: %v, on disk %s", a, err, d.rows[a].State)
+			err := s.Release(ctx, a)
+			if l, _ := d.row(a); err != nil || l.State != Released {
+				t.Errorf("release of %s: %v, on disk %s", a, err, l.State)
 			}
 			if err := s.Release(ctx, a); !errors.Is(err, ErrNoLease) {
 				t.Errorf("second release of %s: %v", a, err)
@@ -172,7 +188,7 @@ func TestReleaseAndDeleteReachTheDisk(t *testing.T) {
 			if err := s.Delete(ctx, a); err != nil {
 				t.Errorf("delete of %s: %v", a, err)
 			}
-			if _, there := d.rows[a]; there {
+			if _, there := d.row(a); there {
 				t.Errorf("%s is still on disk", a)
 			}
 			if err := s.Delete(ctx, a); !errors.Is(err, ErrNoLease) {
