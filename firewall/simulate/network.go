@@ -12,7 +12,7 @@ import (
 type network struct {
 	facts  firewall.Facts
 	own    map[netip.Addr][]string // the devices that have an address
-	shared map[netip.Addr]bool     // broadcast and subnet-router anycast addresses: they reach the box but are not its own
+	shared map[netip.Addr][]string // broadcast and subnet-router anycast addresses: they reach the box but are not its own
 	routes map[netip.Prefix]hops
 	bits   [2][]int // the lengths of prefixes in routes, longest first: IPv4, IPv6
 }
@@ -25,12 +25,12 @@ type hops struct {
 
 var (
 	limited   = netip.MustParseAddr("255.255.255.255")
-	zeroNet   = netip.MustParsePrefix("0.0.0.0/8")
 	multicast = netip.MustParsePrefix("224.0.0.0/24") // what stays on a link (RFC 5771)
+	linkLocal = netip.MustParsePrefix("fe80::/64")    // on every link (RFC 4291, 2.5.6)
 )
 
 func newNetwork(facts firewall.Facts) network {
-	n := network{facts: facts, own: map[netip.Addr][]string{}, shared: map[netip.Addr]bool{}, routes: map[netip.Prefix]hops{}}
+	n := network{facts: facts, own: map[netip.Addr][]string{}, shared: map[netip.Addr][]string{}, routes: map[netip.Prefix]hops{}}
 	for _, r := range facts.Routes {
 		n.route(r)
 	}
@@ -41,9 +41,9 @@ func newNetwork(facts firewall.Facts) network {
 			metric := 0
 			switch {
 			case a.Is4() && p.Bits() < 31:
-				n.shared[firewall.LastAddr(p)] = true
-			case a.Is6() && p.Bits() < 127 && !a.IsLinkLocalUnicast():
-				n.shared[p.Masked().Addr()] = true // RFC 4291, 2.6.1
+				n.shared[firewall.LastAddr(p)] = append(n.shared[firewall.LastAddr(p)], device)
+			case a.Is6() && p.Bits() < 127:
+				n.shared[p.Masked().Addr()] = append(n.shared[p.Masked().Addr()], device) // RFC 4291, 2.6.1
 			}
 			if a.Is6() {
 				metric = 256 // what the kernel gives connected networks
@@ -110,24 +110,29 @@ func (n network) local(a netip.Addr, in string) bool {
 // reached through the device the packet came in by. Clients without an address pass.
 func (n network) returns(p firewall.Packet) bool {
 	switch {
-	case p.Src.Is4() && zeroNet.Contains(p.Src) && (p.Dst == limited || multicast.Contains(p.Dst)):
+	case p.Src == netip.IPv4Unspecified() && (p.Dst == limited || multicast.Contains(p.Dst)):
 		return true
 	case p.Src.Is6() && p.Src.IsUnspecified() && p.Proto == 58 && (p.Dst.IsLinkLocalUnicast() || p.Dst.IsLinkLocalMulticast()):
 		return true
-	case n.local(p.Src, p.In) || n.shared[p.Src]:
+	case n.local(p.Src, p.In) || p.Src.Is6() && n.shared[p.Src] != nil:
 		return false
-	case p.Src.Is6() && p.Src.IsLinkLocalUnicast():
+	case n.shared[p.Src] != nil: // the kernel takes a broadcast address as one behind its own port
+		return slices.Contains(n.shared[p.Src], p.In)
+	case linkLocal.Contains(p.Src):
 		return true
 	}
 	return slices.Contains(n.lookup(p.Src), p.In)
 }
 
-// way is where a packet goes: to the box, or out by a device ("" without a route).
+// way is where a packet goes: to the box, or out by a device ("" without a
+// route). Multicast is never forwarded; the box is taken to have joined the group.
 func (n network) way(p firewall.Packet) (local bool, out string) {
 	switch {
-	case n.local(p.Dst, p.In) || n.shared[p.Dst] || p.Dst == limited || p.Dst.IsMulticast():
+	case n.local(p.Dst, p.In) || n.shared[p.Dst] != nil || p.Dst == limited || p.Dst.IsMulticast():
 		return true, ""
-	case p.Dst.Is6() && p.Dst.IsLinkLocalUnicast():
+	case p.Src == netip.IPv4Unspecified() && p.Dst == p.Src: // the old way to write a broadcast
+		return true, ""
+	case linkLocal.Contains(p.Dst):
 		return false, p.In
 	}
 	if devices := n.lookup(p.Dst); len(devices) > 0 {
@@ -145,12 +150,12 @@ func (n network) impossible(p firewall.Packet, out string) bool {
 	switch {
 	case p.Src.IsMulticast(), p.Src == limited, p.Src.IsLoopback(), p.Dst.IsLoopback():
 		return true
-	case n.local(p.Src, p.In) || n.shared[p.Src]:
+	case n.local(p.Src, p.In), n.shared[p.Src] != nil && out == p.In:
 		return true
-	case zeroNet.Contains(p.Src):
-		return p.Dst != limited && !multicast.Contains(p.Dst)
+	case p.Src.IsUnspecified():
+		return p.Dst != limited && p.Dst != p.Src && !multicast.Contains(p.Dst)
 	}
-	return zeroNet.Contains(p.Dst)
+	return p.Dst.IsUnspecified()
 }
 
 // impossible6 reports whether the kernel drops an IPv6 packet before any rule

@@ -1,0 +1,286 @@
+package simulate_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gatehouse/firewall"
+	"gatehouse/firewall/compile"
+)
+
+// devices is the ports of the box under test. Each is a veth whose other end,
+// in a second namespace, throws probes in and sees what comes out. They resolve
+// no neighbours (NOARP), so that what is forwarded leaves at once.
+var devices = []string{"eth0", "eth1", "eth2", "eth3"}
+
+// lab is two anonymous namespaces, which end with the thread that made them.
+type lab struct {
+	t     *testing.T
+	peers map[string]*peer
+	ct    int // netlink socket to the connection table of the box
+	next  uint32
+}
+
+type peer struct {
+	fd, index int
+	mac       [6]byte // of the box's end
+}
+
+var peerMAC = [6]byte{2, 0, 0, 0, 0, 0xff}
+
+// newLab makes the namespaces. The goroutine stays on its thread, which is in
+// the box; what it runs is too.
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	runtime.LockOSThread() // never unlocked: the thread ends with the test, and the namespaces with it
+	l := &lab{t: t, peers: map[string]*peer{}}
+	outside := l.namespace()
+	l.sysctl("net/ipv6/conf/default/disable_ipv6", "1") // the ends say nothing by themselves
+	box := l.namespace()
+	for _, s := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/default/forwarding"} {
+		l.sysctl("net/"+s, "1")
+	}
+	for _, s := range []string{"ipv4/conf/all/rp_filter", "ipv4/conf/default/rp_filter", "ipv6/conf/default/accept_ra"} {
+		l.sysctl("net/"+s, "0")
+	}
+	l.run("", "ip", "link", "set", "lo", "up")
+	for i, name := range devices {
+		p := &peer{mac: [6]byte{2, 0, 0, 0, 1, byte(i)}}
+		l.run("", "ip", "link", "add", name, "address", fmt.Sprintf("02:00:00:00:01:%02x", i), "type", "veth",
+			"peer", "name", "far"+name, "netns", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), outside))
+		l.run("", "ip", "link", "set", name, "addrgenmode", "none", "arp", "off", "up")
+		l.peers[name] = p
+	}
+	l.enter(outside)
+	for _, name := range devices {
+		l.run("", "ip", "link", "set", "far"+name, "up")
+		l.open(l.peers[name], "far"+name)
+	}
+	l.enter(box)
+	ct, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(ct) })
+	l.ct = ct
+	return l
+}
+
+// namespace moves the thread into a new one and gives a handle on it.
+func (l *lab) namespace() int {
+	l.t.Helper()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		l.t.Fatal("unshare: ", err)
+	}
+	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+func (l *lab) enter(fd int) {
+	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+		l.t.Fatal("setns: ", err)
+	}
+}
+
+func (l *lab) sysctl(name, value string) {
+	if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *lab) open(p *peer, name string) {
+	const all = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // in network order
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { unix.Close(fd) })
+	req, _ := unix.NewIfreq(name)
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, req); err != nil {
+		l.t.Fatal(err)
+	}
+	p.fd, p.index = fd, int(req.Uint32())
+	for _, err := range []error{
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20),
+		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: p.index}),
+	} {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// run runs a command in the box.
+func (l *lab) run(stdin string, name string, args ...string) []byte {
+	l.t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		l.t.Fatalf("%s %s: %v\n%s\n%s", name, strings.Join(args, " "), err, stderr.String(), stdin)
+	}
+	return out
+}
+
+// become gives the box the addresses and routes of facts.
+func (l *lab) become(facts firewall.Facts) {
+	l.t.Helper()
+	var b strings.Builder
+	for _, d := range devices {
+		l.run("", "ip", "addr", "flush", "dev", d)
+	}
+	l.run("", "ip", "-4", "route", "flush", "table", "main")
+	l.run("", "ip", "-6", "route", "flush", "table", "main")
+	for _, d := range devices {
+		for _, p := range facts.Addrs[d] {
+			fmt.Fprintf(&b, "addr add %s dev %s\n", p, d)
+		}
+	}
+	for _, r := range facts.Routes {
+		fmt.Fprintf(&b, "route add %s dev %s", r.Dst, r.Device)
+		if r.Via.IsValid() {
+			fmt.Fprintf(&b, " via %s", r.Via)
+		}
+		b.WriteByte('\n')
+	}
+	l.run(b.String(), "ip", "-batch", "-")
+}
+
+// witness counts what came in and what the box took for itself.
+const witness = `table inet witness {
+	counter seen { }
+	counter input { }
+	chain pre { type filter hook prerouting priority -300;
+		ether saddr 02:00:00:00:00:ff counter name "seen"
+	}
+	chain in { type filter hook input priority 100;
+		ether saddr 02:00:00:00:00:ff counter name "input"
+	}
+}
+`
+
+// load puts the compiled form of cfg into the kernel, its runtime sets filled from facts.
+func (l *lab) load(cfg firewall.Config, facts firewall.Facts) {
+	l.t.Helper()
+	var b strings.Builder
+	b.WriteString("flush ruleset\n" + compile.Compile(cfg).String() + witness)
+	for _, in := range cfg.Interfaces {
+		for _, v6 := range []bool{false, true} {
+			var addrs, nets []string
+			var ranges []firewall.AddrRange
+			for _, p := range facts.Addrs[in.Device] {
+				if p.Addr().Is6() == v6 {
+					addrs = append(addrs, p.Addr().String())
+					ranges = append(ranges, firewall.PrefixRange(p))
+				}
+			}
+			for _, r := range firewall.Merge(ranges) {
+				nets = append(nets, r.From.String()+"-"+r.To.String())
+			}
+			if len(addrs) > 0 {
+				fmt.Fprintf(&b, "add element inet gatehouse %s { %s }\n", compile.AddrSet(in.Name, v6), strings.Join(addrs, ", "))
+				fmt.Fprintf(&b, "add element inet gatehouse %s { %s }\n", compile.NetSet(in.Name, v6), strings.Join(nets, ", "))
+			}
+		}
+	}
+	l.run(b.String(), "nft", "-f", "-")
+	l.forget()
+}
+
+// forget empties the connection table (ctnetlink, IPCTNL_MSG_CT_DELETE).
+func (l *lab) forget() {
+	l.t.Helper()
+	msg := binary.NativeEndian.AppendUint32(nil, 20)
+	msg = binary.NativeEndian.AppendUint16(msg, 1<<8|2)
+	msg = binary.NativeEndian.AppendUint16(msg, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	msg = append(msg, make([]byte, 12)...)
+	if err := unix.Sendto(l.ct, msg, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		l.t.Fatal(err)
+	}
+	answer := make([]byte, 4096)
+	n, _, err := unix.Recvfrom(l.ct, answer, 0)
+	if err != nil || n < 20 {
+		l.t.Fatal("forget connections: ", err)
+	}
+	if e := int32(binary.NativeEndian.Uint32(answer[16:])); e != 0 {
+		l.t.Fatal("forget connections: ", unix.Errno(-e))
+	}
+}
+
+// counters is every named counter of the box.
+func (l *lab) counters() map[string]int {
+	l.t.Helper()
+	var list struct {
+		Nftables []struct {
+			Counter *struct {
+				Name    string
+				Packets int
+			}
+		}
+	}
+	if err := json.Unmarshal(l.run("", "nft", "-j", "list", "counters"), &list); err != nil {
+		l.t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, o := range list.Nftables {
+		if o.Counter != nil && o.Counter.Packets > 0 {
+			out[o.Counter.Name] = o.Counter.Packets
+		}
+	}
+	return out
+}
+
+// send throws a probe in and gives its number.
+func (l *lab) send(p firewall.Packet) uint32 {
+	l.next++
+	to := l.peers[p.In]
+	if err := unix.Sendto(to.fd, frame(p, to.mac, peerMAC, l.next), 0, &unix.SockaddrLinklayer{Ifindex: to.index, Halen: 6}); err != nil {
+		l.t.Fatal(err)
+	}
+	return l.next
+}
+
+// drain gathers the probes that came out so far.
+func (l *lab) drain(into map[uint32][]arrival) {
+	buf := make([]byte, 2048)
+	for _, device := range devices {
+		for {
+			n, _, err := unix.Recvfrom(l.peers[device].fd, buf, 0)
+			if err != nil {
+				break
+			}
+			if id, a, ok := parse(buf[:n]); ok {
+				a.Device = device
+				into[id] = append(into[id], a)
+			}
+		}
+	}
+}
+
+// await waits for a frame on any device, ms milliseconds at most.
+func (l *lab) await(ms int) {
+	var fds []unix.PollFd
+	for _, p := range l.peers {
+		fds = append(fds, unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN})
+	}
+	unix.Poll(fds, ms)
+}
+
+func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
+func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
