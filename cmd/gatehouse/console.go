@@ -155,8 +155,8 @@ func (b *box) announce() {
 	if !st.Lockdown {
 		b.say("verified: revision %d", rev.Number)
 	}
-	for _, p := range b.link.Sysctls() {
-		b.say("kernel setting not as wanted: %s", p)
+	for _, s := range b.settings() {
+		b.say("%s", s)
 	}
 	if code := b.setupCodeNow(); code != "" && st.SafeMode == "" {
 		b.say("setup code: %s", code)

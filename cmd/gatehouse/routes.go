@@ -13,9 +13,11 @@ import (
 	"gatehouse/web"
 	"gatehouse/web/auth"
 	"gatehouse/web/changes"
+	"gatehouse/web/dashboard"
 	"gatehouse/web/forwards"
 	"gatehouse/web/login"
 	"gatehouse/web/page"
+	"gatehouse/web/revisions"
 	"gatehouse/web/rules"
 	"gatehouse/web/setup"
 )
@@ -30,6 +32,9 @@ func (b *box) routes(ctx context.Context) error {
 	all = append(all, behind.Routes()...)
 	all = append(all, rules.New(rules.Deps{Drafts: b.writer, Who: who, Hits: b.hits, Apply: behind.Now})...)
 	all = append(all, forwards.New(forwards.Deps{Drafts: b.writer, Who: who, Hits: b.hits, Hosts: b.hosts, Apply: behind.Now})...)
+	all = append(all, revisions.New(b.writer, who)...)
+	all = append(all, dashboard.New(dashboard.Deps{Config: b.running, Revision: func() commit.Revision { _, r := b.writer.Running(); return r },
+		Ports: b.link.Status, Leases: b.dhcp.List, Drops: b.ring.Last, Settings: b.settings})...)
 	h, err := web.New(web.Deps{Log: b.log, Sessions: b.auth, Events: b.bus, Box: b, Routes: all})
 	if err != nil {
 		return fmt.Errorf("wire the pages: %w", err)
@@ -63,6 +68,20 @@ func who(r *http.Request) commit.Who {
 func (b *box) hosts() (out []forwards.Host) {
 	for _, l := range b.dhcp.List() {
 		out = append(out, forwards.Host{Name: l.Host, Addr: l.Addr})
+	}
+	return out
+}
+
+// running is the configuration that runs.
+func (b *box) running() firewall.Config {
+	c, _ := b.writer.Running()
+	return c
+}
+
+// settings is the kernel settings that are not as wanted, a sentence each.
+func (b *box) settings() (out []string) {
+	for _, s := range b.link.Sysctls() {
+		out = append(out, fmt.Sprintf("The kernel setting %s is %q and should be %s: %s.", s.Path, s.Is, s.Want, s.Error))
 	}
 	return out
 }
