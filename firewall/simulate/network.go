@@ -132,8 +132,10 @@ func (n network) way(p firewall.Packet) (local bool, out string) {
 		return true, ""
 	case p.Src == netip.IPv4Unspecified() && p.Dst == p.Src: // the old way to write a broadcast
 		return true, ""
-	case linkLocal.Contains(p.Dst):
+	case linkLocal.Contains(p.Dst), p.Dst.IsLinkLocalUnicast() && p.Dst.Is6() && slices.Contains(n.lookup(p.Dst), p.In):
 		return false, p.In
+	case p.Dst.IsLinkLocalUnicast() && p.Dst.Is6(): // never to another link
+		return false, ""
 	}
 	if devices := n.lookup(p.Dst); len(devices) > 0 {
 		return false, devices[0]
