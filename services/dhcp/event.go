@@ -15,7 +15,7 @@ const (
 	None       EventKind = ""
 	Given      EventKind = "given"       // a lease was given or extended, and is on disk
 	Freed      EventKind = "freed"       // a client gave its address back
-	Conflict   EventKind = "conflict"    // somebody else uses the address: quarantine
+	Conflict   EventKind = "conflict"    // somebody else uses the address: quarantine; of our own probes once a minute and interface
 	Exhausted  EventKind = "exhausted"   // a client got nothing; once a minute and interface
 	StaticBusy EventKind = "static-busy" // a static lease's address is in use; once a minute and interface
 	NotStored  EventKind = "not-stored"  // leases did not reach the disk, no ACK went out; once a minute

@@ -164,10 +164,13 @@ func (s *Server) probe(r *run, p *port, d decided) {
 func (s *Server) conflict(p *port, d decided, who firewall.MAC, now time.Time) {
 	var rows []Lease
 	s.withPool(p.name, func(pool *Pool) { rows = pool.Conflict(d.v.Addr, who, now) })
-	s.log.Warn("address is in use by a stranger", "in", d.scope.In, "addr", d.v.Addr, "mac", who)
-	s.tell(Event{Kind: Conflict, In: d.scope.In, Addr: d.v.Addr, MAC: who})
 	if len(rows) > 0 {
 		s.enqueue(job{addrs: addrsOf(rows)})
+	}
+	// One a minute: a host that answers for every address must not fill the log.
+	if s.once("conflict "+p.name, now) {
+		s.log.Warn("address is in use by a stranger", "in", d.scope.In, "addr", d.v.Addr, "mac", who)
+		s.tell(Event{Kind: Conflict, In: d.scope.In, Addr: d.v.Addr, MAC: who})
 	}
 }
 
