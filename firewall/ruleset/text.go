@@ -126,7 +126,9 @@ func (h Hook) String() string {
 }
 
 // String is the rule on one line. Matches that the one behind them implies are
-// left out, as nft does when it lists, so that nft makes the same rule of the text.
+// left out, as nft does when it lists, so that nft makes the same rule of the
+// text. (But nft 1.0.6 joins "sport != a dport != b" to one comparison, which is
+// another condition, and ports on both sides of a counter; the kernel package does neither.)
 func (r Rule) String() string {
 	var words []string
 	var next Stmt
