@@ -180,7 +180,7 @@ func (p *pages) keep(w http.ResponseWriter, r *http.Request, who commit.Who, v c
 	target := change.Ref()
 	err := p.Drafts.Save(r.Context(), who, e.Hash, change)
 	if ps, ok := errors.AsType[firewall.Problems](err); ok {
-		e.Problems = page.Beside(ps, target)
+		e.Problems = once(page.Beside(ps, target))
 		return p.editor(w, r, http.StatusUnprocessableEntity, v, e)
 	}
 	if s, ok := errors.AsType[*commit.StaleError](err); ok {
@@ -214,13 +214,22 @@ func alsoWrong(ps firewall.Problems, c firewall.Config, change firewall.Change) 
 		told[p.Field] = true
 	}
 	was := c.Validate()
-	for _, found := range page.Beside(slices.DeleteFunc(next.Validate(), func(p firewall.Problem) bool { return slices.Contains(was, p) }), change.Ref()) {
-		// The linked rule repeats what is wrong with its forward.
-		if !told[found.Field] && !strings.HasPrefix(found.Field, "rule/") {
-			ps = append(ps, found)
+	found := slices.DeleteFunc(next.Validate(), func(p firewall.Problem) bool { return slices.Contains(was, p) })
+	for _, p := range page.Beside(found, change.Ref()) {
+		if !told[p.Field] {
+			ps = append(ps, p)
 		}
 	}
-	return ps
+	return once(ps)
+}
+
+// once leaves out what the linked rule repeats of its forward's problems.
+func once(ps firewall.Problems) firewall.Problems {
+	ofRule := func(p firewall.Problem) bool { return strings.HasPrefix(p.Field, "rule/") }
+	if len(ps) == 0 || ofRule(ps[0]) { // its own come first
+		return ps
+	}
+	return slices.DeleteFunc(ps, ofRule)
 }
 
 // stale turns commit's error into the page's: both versions, field by field.
