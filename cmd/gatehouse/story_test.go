@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -18,7 +21,12 @@ import (
 	"testing"
 	"time"
 
+	"gatehouse/firewall"
 	"gatehouse/firewall/netlab"
+	"gatehouse/firewall/ruleset"
+	"gatehouse/services/commit"
+	"gatehouse/services/events"
+	"gatehouse/web/auth"
 )
 
 // product is the binary that the stories run.
@@ -274,4 +282,188 @@ func (p *person) keep(applied reply) {
 		case <-tick.C:
 		}
 	}
+}
+
+// The network that most stories start with.
+const (
+	wanAddr   = "203.0.113.2"
+	lanAddr   = "192.168.1.1"
+	guestAddr = "192.168.2.1"
+	lan1Addr  = "192.168.1.20"
+	lan2Addr  = "192.168.1.21"
+	guestHost = "192.168.2.20"
+)
+
+// home is that network as changes of the configuration: a static WAN, a LAN and
+// a guest net, both families, DHCP inside, and the wizard's one rule.
+func home() []firewall.Change {
+	face := func(name, device string, role firewall.Role, v4, gw4, v6, gw6 string) firewall.Change {
+		in := firewall.Interface{Name: firewall.Name(name), Device: device, Role: role, On: true,
+			V4: firewall.V4{Mode: firewall.Static, Addr: netip.MustParsePrefix(v4)}, V6: firewall.V6{Mode: firewall.Static, Addr: netip.MustParsePrefix(v6)}}
+		if gw4 != "" {
+			in.V4.Gateway, in.V6.Gateway = netip.MustParseAddr(gw4), netip.MustParseAddr(gw6)
+		}
+		return firewall.AddInterface{Interface: in}
+	}
+	scope := func(in, net string) firewall.Change {
+		from, to := firewall.DefaultPool(netip.MustParsePrefix(net))
+		return firewall.PutScope{Scope: firewall.Scope{In: firewall.Name(in), On: true, From: from, To: to, Lease: 7200}}
+	}
+	return []firewall.Change{
+		face("WAN", "eth0", firewall.WAN, wanAddr+"/24", netlab.Gateway4, netlab.BoxWAN6+"/64", netlab.Gateway6),
+		face("LAN", "eth1", firewall.LAN, lanAddr+"/24", "", "2001:db8:100:1::1/64", ""),
+		face("GUEST", "eth2", firewall.Other, guestAddr+"/24", "", "2001:db8:100:2::1/64", ""),
+		scope("LAN", lanAddr+"/24"), scope("GUEST", guestAddr+"/24"),
+		firewall.AddRule{Rule: pass("LANANY", "LAN", "any", "any")},
+	}
+}
+
+// pass is a rule of any protocol and family.
+func pass(id, in, src, dst string) firewall.Rule {
+	ends := func(s string) firewall.Ends {
+		e, err := firewall.ParseEnds(s)
+		if err != nil {
+			panic(err)
+		}
+		return e
+	}
+	return firewall.Rule{ID: firewall.ID(id), On: true, Action: firewall.Pass, In: firewall.Name(in), Family: firewall.Both,
+		Proto: firewall.AnyProto, Src: ends(src), Dst: ends(dst), Descr: id}
+}
+
+// seed writes a confirmed revision and the owner's account into the state folder,
+// as the product itself would, before the box is started.
+func (s *story) seed(changes ...firewall.Change) {
+	s.Helper()
+	if err := os.MkdirAll(s.state, 0o700); err != nil {
+		s.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	d, err := openDisk(s.state, log)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer d.close()
+	w := commit.New(log, commit.Deps{Revisions: d.revisions, Drafts: d.drafts, Snapshots: d.snapshots,
+		Extra: (&box{disk: d}).accounts, Kernel: paper{}, Forwarding: func(context.Context, bool) error { return nil }, Cutter: paper{},
+		Reaches: func(firewall.Config, commit.Who) (bool, string) { return true, "" }, Publish: func(events.Event) {}, NewID: commit.NewID})
+	defer w.Close()
+	by := commit.Who{Account: ownerName, Door: "console"}
+	a := auth.New(log, d.accounts, d.sessions, auth.NewHasher(), auth.NewThrottle(10, time.Minute))
+	if _, err := a.Create(s.ctx, ownerName, ownerPassword); err != nil && !errors.Is(err, auth.ErrTaken) {
+		s.Fatal(err)
+	}
+	for _, c := range changes {
+		if err := w.Save(s.ctx, by, commit.AnyHash, c); err != nil {
+			s.Fatalf("%s: %v", c, err)
+		}
+	}
+	if _, err := w.Apply(s.ctx, by, commit.Options{}); err != nil {
+		s.Fatal(err)
+	}
+	if err := w.Confirm(s.ctx, by, "", time.Now().Add(time.Hour)); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// paper is a kernel that takes everything: seed only writes.
+type paper struct{}
+
+func (paper) DryRun(context.Context, ruleset.Ruleset) error { return nil }
+func (paper) Apply(context.Context, ruleset.Ruleset) error  { return nil }
+func (paper) Verify(context.Context, ruleset.Ruleset) error { return nil }
+func (paper) Stamp(context.Context) (string, error)         { return "", nil }
+func (paper) Cut(context.Context, firewall.Config) error    { return nil }
+
+// settle gives the hosts inside fixed addresses of the home network.
+func (s *story) settle() {
+	s.Helper()
+	for _, h := range []struct {
+		host     *netlab.Host
+		v4, v6   string
+		gw4, gw6 string
+	}{
+		{s.lab.LAN1, lan1Addr + "/24", "2001:db8:100:1::20/64", lanAddr, "2001:db8:100:1::1"},
+		{s.lab.LAN2, lan2Addr + "/24", "2001:db8:100:1::21/64", lanAddr, "2001:db8:100:1::1"},
+		{s.lab.Guest, guestHost + "/24", "2001:db8:100:2::20/64", guestAddr, "2001:db8:100:2::1"},
+	} {
+		if err := errors.Join(h.host.SetUp("eth0", true), h.host.AddAddr("eth0", h.v4, h.v6), h.host.AddRoute("default", h.gw4), h.host.AddRoute("default6", h.gw6)); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// athome is a box that runs the home network, with its hosts settled and the
+// changes on top, and its owner signed in from lan1.
+func athome(t *testing.T, more ...firewall.Change) (*story, *person) {
+	t.Helper()
+	s := begin(t)
+	s.seed(append(home(), more...)...)
+	s.serve()
+	s.settle()
+	owner := s.from(s.lab.LAN1, lanAddr+":443")
+	owner.login(ownerName, ownerPassword)
+	return s, owner
+}
+
+func (p *person) login(name, password string) {
+	p.s.Helper()
+	p.post("/login", fields("name", name, "password", password, "next", "/"))
+}
+
+// reaches dials from a host and gives the greeting of the echo server that answered.
+func (s *story) reaches(h *netlab.Host, network, from, to string) (string, error) {
+	src := netip.AddrPort{}
+	if from != "" {
+		src = netip.MustParseAddrPort(from)
+	}
+	ctx, stop := context.WithTimeout(s.ctx, 20*time.Second)
+	defer stop()
+	c, err := h.DialFrom(ctx, network, src, netip.MustParseAddrPort(to))
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		return "", err
+	}
+	if network == "udp" {
+		if _, err := io.WriteString(c, "hello\n"); err != nil {
+			return "", err
+		}
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	return strings.TrimSpace(line), err
+}
+
+// refused is true when a SYN or datagram gets no answer of an echo server within
+// two seconds; a firewall that drops says nothing, so there is no event to wait for.
+func (s *story) refused(h *netlab.Host, network, from, to string) bool {
+	src := netip.AddrPort{}
+	if from != "" {
+		src = netip.MustParseAddrPort(from)
+	}
+	ctx, stop := context.WithTimeout(s.ctx, 2*time.Second)
+	defer stop()
+	c, err := h.DialFrom(ctx, network, src, netip.MustParseAddrPort(to))
+	if err != nil {
+		return true
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+	if network == "udp" {
+		_, _ = io.WriteString(c, "hello\n")
+	}
+	_, err = bufio.NewReader(c).ReadString('\n')
+	return err != nil
+}
+
+// rules is the table in the box's kernel as nft lists it, counters left out.
+func (s *story) rules() string {
+	s.Helper()
+	out, err := s.lab.Box.Run(s.ctx, "nft", "-s", "list", "table", "inet", "gatehouse")
+	if err != nil {
+		s.Fatal(err)
+	}
+	return out
 }
