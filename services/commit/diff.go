@@ -167,27 +167,27 @@ func lineDiff(a, b []string) []edit {
 	return out
 }
 
+// middle finds the edits between two texts that differ at both ends. Row d of
+// the trail holds how far in a one gets with d edits, for each diagonal
+// k = -d, -d+2 ... d (x in a less y in b).
 func middle(a, b []string) []edit {
-	steps := min(len(a)+len(b), maxEdits)
-	at := map[int]int{1: 0} // by diagonal: how far in a
-	var trail []map[int]int
-	for d := 0; d <= steps; d++ {
-		row := make(map[int]int, d+1)
-		for k := -d; k <= d; k += 2 {
-			x := at[k-1] + 1
-			if k == -d || k != d && at[k-1] < at[k+1] {
-				x = at[k+1]
+	var trail [][]int32
+	for d := 0; d <= min(len(a)+len(b), maxEdits); d++ {
+		row := make([]int32, d+1)
+		for i := range row {
+			k, x := 2*i-d, 0
+			if d > 0 {
+				x, _ = step(trail[d-1], i)
 			}
 			for x < len(a) && x-k < len(b) && a[x] == b[x-k] {
 				x++
 			}
-			row[k] = x
+			row[i] = int32(x)
 			if x >= len(a) && x-k >= len(b) {
 				return walk(a, b, append(trail, row))
 			}
 		}
 		trail = append(trail, row)
-		at = row
 	}
 	var out []edit
 	for _, s := range a {
@@ -199,25 +199,25 @@ func middle(a, b []string) []edit {
 	return out
 }
 
+// step is where one more edit leads on diagonal i of the row after prev, and
+// whether it takes a line of b (else it drops one of a).
+func step(prev []int32, i int) (x int, insert bool) {
+	if i == 0 || i < len(prev) && prev[i-1] < prev[i] {
+		return int(prev[i]), true
+	}
+	return int(prev[i-1]) + 1, false
+}
+
 // walk goes back along the rows that led to the end.
-func walk(a, b []string, trail []map[int]int) []edit {
+func walk(a, b []string, trail [][]int32) []edit {
 	var out []edit
 	x, y := len(a), len(b)
 	for d := len(trail) - 1; d > 0; d-- {
-		row, k := trail[d-1], x-y
-		down := k == -d || k != d && row[k-1] < row[k+1]
-		from := row[k-1] // where the edit started
-		if down {
-			from = row[k+1]
-		}
-		mid := from
-		if !down {
-			mid++
-		}
-		for ; x > mid; x, y = x-1, y-1 {
+		from, insert := step(trail[d-1], (x-y+d)/2)
+		for ; x > from; x, y = x-1, y-1 {
 			out = append(out, edit{' ', a[x-1]})
 		}
-		if down {
+		if insert {
 			y--
 			out = append(out, edit{'+', b[y]})
 		} else {

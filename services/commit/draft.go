@@ -10,6 +10,10 @@ import (
 	"gatehouse/firewall"
 )
 
+// maxCoalesced is up to how many objects of one Save are looked at for changes
+// that cancel out.
+const maxCoalesced = 8
+
 // AnyHash in place of an object's hash says that the caller does not mind what it was.
 const AnyHash = "*"
 
@@ -109,11 +113,19 @@ func vanished(before, after firewall.Config, ref firewall.Ref) []firewall.Ref {
 	if ref.Kind == "all" {
 		return nil // its base is the whole configuration
 	}
+	was, is := refs(before), refs(after)
+	// Nearly all changes touch one place of a long list.
+	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
+		was, is = was[1:], is[1:]
+	}
+	for len(was) > 0 && len(is) > 0 && was[len(was)-1] == is[len(is)-1] {
+		was, is = was[:len(was)-1], is[:len(is)-1]
+	}
 	left := map[firewall.Ref]bool{ref: true}
-	for _, r := range refs(after) {
+	for _, r := range is {
 		left[r] = true
 	}
-	return slices.DeleteFunc(refs(before), func(r firewall.Ref) bool { return left[r] })
+	return slices.DeleteFunc(was, func(r firewall.Ref) bool { return left[r] })
 }
 
 // look gives an account's draft and its replay on what runs. The replay is
@@ -250,13 +262,14 @@ func brought(was, now replayed, entries []Entry, first int) firewall.Problems {
 
 // coalesce leaves out earlier changes of the objects of entries[first:] that
 // make no difference, so that switching on and off again leaves an empty draft.
+// A large import is left as it is: each try replays the whole draft.
 func coalesce(head firewall.Config, entries []Entry, first int) []Entry {
 	changed := map[firewall.Ref]bool{}
 	for _, e := range entries[first:] {
 		changed[e.Change.Ref()] = true
 	}
 	want := replay(head, entries)
-	if len(want.misfits) > 0 {
+	if len(want.misfits) > 0 || len(changed) > maxCoalesced {
 		return entries
 	}
 	stamp := want.config.Stamp()

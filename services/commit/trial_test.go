@@ -253,7 +253,10 @@ func TestConfirmRacesTheDeadlineAndExactlyOneWins(t *testing.T) {
 			wg.Wait()
 			synctest.Wait()
 			wins := 0
-			for _, err := range errs {
+			for k, err := range errs {
+				if err == nil && k-i%3 >= 0 {
+					t.Fatal("a confirm at or after the deadline counted")
+				}
 				if err == nil {
 					wins++
 				} else if !errors.Is(err, ErrTooLate) && !errors.Is(err, ErrNoTrial) {
@@ -282,6 +285,31 @@ func TestConfirmRacesTheDeadlineAndExactlyOneWins(t *testing.T) {
 		t.Fatalf("confirmed %d, reverted %d: there was no race", confirmed, reverted)
 	}
 	t.Logf("confirmed %d, reverted %d", confirmed, reverted)
+}
+
+func TestConfirmThatIsBeingWrittenAtTheDeadlineStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := settledBox(t)
+		b.edit(alice, "r1", "x")
+		b.apply(alice)
+		after := b.running()
+		time.Sleep(59 * time.Second)
+		b.fault = func(step string) error {
+			if step == "update" {
+				time.Sleep(3 * time.Second) // a slow disk, over the deadline
+			}
+			return nil
+		}
+		if err := b.w.Confirm(t.Context(), alice, "", time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if b.running().Stamp() != after.Stamp() {
+			t.Fatal("confirmed and taken back")
+		}
+		b.inKernel()
+	})
 }
 
 func TestPlanSaysWhatApplyDoesAndApplyDoesOnlyThat(t *testing.T) {
