@@ -109,11 +109,34 @@ func load() set {
 		names, _ := fs.Glob(embedded, pattern) // constant, well-formed patterns
 		for _, name := range names {
 			body, _ := embedded.ReadFile(name) // embedded: it is there
-			s.add(path.Base(name), body)
+			s.add(path.Base(name), lean(name, body))
 		}
 	}
 	s.add("icons.svg", sheet())
 	return s
+}
+
+// lean takes from our own files what only their reader needs: indentation,
+// lines that are comments, and in style sheets the space after punctuation.
+// It asks for strings and comments that end on their line.
+func lean(name string, body []byte) []byte {
+	dir, ext := path.Dir(name), path.Ext(name)
+	if dir != "css" && dir != "js" {
+		return body
+	}
+	tight := strings.NewReplacer(": ", ":", "; ", ";", ", ", ",", " {", "{", "{ ", "{", "; }", "}", ";}", "}", " }", "}")
+	var b bytes.Buffer
+	for line := range strings.Lines(string(body)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "//") || strings.HasPrefix(line, "/*") && strings.HasSuffix(line, "*/") {
+			continue
+		}
+		if ext == ".css" {
+			line = tight.Replace(line)
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.Bytes()
 }
 
 func (s set) add(name string, body []byte) {

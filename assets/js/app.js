@@ -69,6 +69,7 @@
 
   // What arrives, now or by htmx.
   function arrive(root) {
+    root.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     for (const b of all("[data-show]", root)) b.hidden = false;
     for (const t of all(".toast", root)) setTimeout(() => t.remove(), 10000);
     const focus = root.querySelector("[data-focus]");
