@@ -158,3 +158,53 @@ func TestSwitchWorksInPlace(t *testing.T) {
 		t.Errorf("the console says: %q", lines)
 	}
 }
+
+// The whole way of a harmless change: Apply, the bar asks on new connections,
+// and the revision is kept without a click.
+func TestHarmlessChangeKeepsItself(t *testing.T) {
+	d := edited(t, "admin")
+	base := d.serveTLS()
+	ctx, console := browser(t)
+	goTo(t, ctx, base+"/review")
+	if err := chromedp.Do(ctx, chromedp.Click("form[action='/apply'] button")); err != nil {
+		t.Fatal(err)
+	}
+	if err := chromedp.Do(ctx, chromedp.WaitVisible("#result [href='/revisions']"), chromedp.WaitVisible("#bar .bar-good")); err != nil {
+		t.Fatalf("%v: %s", err, run(t, ctx, chromedp.Evaluate[string](`document.querySelector("main").innerText`)))
+	}
+	shoot(t, ctx, "kept")
+	if _, rev := d.w.Running(); rev.State != commit.Confirmed || !rev.Auto {
+		t.Errorf("revision %d is %s", rev.Number, rev.State)
+	}
+	for _, line := range console() {
+		if !strings.Contains(line, "409") { // a poll on a connection that is too young
+			t.Errorf("the console says: %s", line)
+		}
+	}
+}
+
+// A change of the address in use waits for a click, and Undo brings everything back.
+func TestNewAddressWaitsForTheClick(t *testing.T) {
+	d := newDesk(t, home())
+	d.moveLAN("admin")
+	base := d.serveTLS()
+	ctx, _ := browser(t)
+	goTo(t, ctx, base+"/review")
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click("form[action='/apply'] button")); err != nil {
+		t.Fatal(err)
+	}
+	if err := chromedp.Do(ctx, chromedp.WaitVisible("#result .todo")); err != nil {
+		t.Fatal(err)
+	}
+	checkWidth(t, ctx, "applied")
+	shoot(t, ctx, "applied")
+	size(t, ctx, 390, 844, "dark")
+	checkWidth(t, ctx, "applied 390")
+	shoot(t, ctx, "applied-390")
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click("#bar form[action='/undo'] button")); err != nil {
+		t.Fatal(err)
+	}
+	if v := d.w.View("admin"); v.Trial != nil || len(v.Items) == 0 {
+		t.Error("it was not taken back into the draft")
+	}
+}
