@@ -153,7 +153,7 @@ func (s *setupPorts) choose() {
 	for _, device := range slices.Sorted(maps.Keys(s.ports)) {
 		list = append(list, s.ports[device].Candidate)
 	}
-	link.Choose(list, nil)
+	link.Choose(list, s.elsewhere())
 	for _, c := range list {
 		p := s.ports[c.Device]
 		if !c.InUse && len(c.Addrs) > 0 && !slices.Equal(c.Addrs, p.Addrs) {
@@ -164,6 +164,22 @@ func (s *setupPorts) choose() {
 		p.Candidate = c
 		s.ports[c.Device] = p
 	}
+}
+
+// elsewhere is the networks on ports that are not ours, and the routes by them.
+func (s *setupPorts) elsewhere() (nets []netip.Prefix) {
+	facts := s.link.Facts()
+	for device, addrs := range facts.Addrs {
+		if _, ours := s.ports[device]; !ours {
+			nets = append(nets, addrs...)
+		}
+	}
+	for _, r := range facts.Routes {
+		if _, ours := s.ports[r.Device]; !ours && r.Dst.Bits() > 0 {
+			nets = append(nets, r.Dst)
+		}
+	}
+	return nets
 }
 
 // config is the configuration that the box runs before the wizard's Apply. It is

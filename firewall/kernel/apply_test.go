@@ -96,7 +96,7 @@ func TestBadRuleChangesNothingAndNamesItsOrigin(t *testing.T) {
 		} {
 			err := do()
 			r := refused(t, err)
-			if r.Origin != "rule/bad" || r.Errno != syscall.ENOENT || !strings.Contains(r.Detail, "rule 2 of chain forward") {
+			if r.Part != "rule/bad" || r.Errno != syscall.ENOENT || !strings.Contains(r.Detail, "rule 2 of chain forward") {
 				t.Errorf("%s: refusal %+v", name, r)
 			}
 			if !strings.Contains(err.Error(), "forward/worse") {
@@ -113,12 +113,12 @@ func TestUnencodablePartIsRefusedWithItsOrigin(t *testing.T) {
 	inside(t, func(t *testing.T) {
 		k := open(t)
 		rs := filter(rule(is(ruleset.IPSaddr), accept))
-		if r := refused(t, k.Apply(t.Context(), rs)); r.Origin != "rule/test" {
+		if r := refused(t, k.Apply(t.Context(), rs)); r.Part != "rule/test" {
 			t.Errorf("refusal %+v", r)
 		}
 		rs = filter()
 		rs.Sets[1].Elements[0].Key = []ruleset.Range{port(80)}
-		if r := refused(t, k.DryRun(t.Context(), rs)); r.Origin != "alias/nets" {
+		if r := refused(t, k.DryRun(t.Context(), rs)); r.Part != "alias/nets" {
 			t.Errorf("refusal %+v", r)
 		}
 	})

@@ -135,7 +135,7 @@ func (b *batch) refusal(m message) error {
 	r := &Refusal{Detail: "the whole table", Errno: errno}
 	if m.seq > 0 {
 		p := b.parts[m.seq-1]
-		r.Origin, r.Detail = p.origin, p.what
+		r.Part, r.Detail = p.origin, p.what
 	}
 	if words := extack(m); words != "" {
 		r.Detail += ": " + words

@@ -132,15 +132,18 @@ func (k *Kernel) device(index uint32) string {
 // Refusal is what the kernel, or the encoder before it, says against one part of
 // a ruleset. Several come joined; errors.As finds the first, which is mostly the cause of the others.
 type Refusal struct {
-	Origin ruleset.Origin // of the part; "" when the whole was refused
+	Part   ruleset.Origin // "" when the whole was refused
 	Detail string         // which part, and the kernel's words if it had any
 	Errno  syscall.Errno
 }
 
 // Error is the refusal on one line.
 func (r *Refusal) Error() string {
-	return fmt.Sprintf("the kernel refuses %s (%s): %v", r.Origin, r.Detail, r.Errno)
+	return fmt.Sprintf("the kernel refuses %s (%s): %v", r.Part, r.Detail, r.Errno)
 }
+
+// Origin is the object that the part comes from.
+func (r *Refusal) Origin() ruleset.Origin { return r.Part }
 
 // Unwrap is the errno.
 func (r *Refusal) Unwrap() error { return r.Errno }

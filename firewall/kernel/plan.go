@@ -13,7 +13,7 @@ import (
 
 // refuse notes what cannot be encoded, as if the kernel had refused it.
 func (b *batch) refuse(origin ruleset.Origin, what string, err error) {
-	b.refused = append(b.refused, &Refusal{Origin: origin, Detail: what + ": " + err.Error(), Errno: syscall.EINVAL})
+	b.refused = append(b.refused, &Refusal{Part: origin, Detail: what + ": " + err.Error(), Errno: syscall.EINVAL})
 }
 
 // problem is all that could not be encoded, nil when all could.

@@ -242,60 +242,6 @@ func TestProbeSeesAnOfferWithoutTakingIt(t *testing.T) {
 	}
 }
 
-func TestCandidatesGetNetworksOfTheirOwn(t *testing.T) {
-	f := cable(t, "eth0")
-	f.ip("addr add 192.168.1.254/24 dev far0")
-	f.run("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=far0", "--bind-dynamic", "--user=root", "--pid-file=",
-		"--dhcp-range=192.168.1.100,192.168.1.150,3600", "--dhcp-leasefile="+t.TempDir()+"/l", "--no-ping", "--log-facility=/dev/null")
-	cable(t, "eth1")
-	unplugged := cable(t, "eth2")
-	unplugged.ip("link set dev far0 down")
-	cable(t, "eth3")
-	ip(t, "addr add 192.168.2.7/24 dev eth3")
-	ip(t, "link set dev eth3 up")
-	radv := cable(t, "eth4")
-	radv.ip("addr add 2001:db8:5::1/64 dev far0 nodad")
-	radv.run("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=far0", "--bind-dynamic", "--user=root", "--pid-file=",
-		"--enable-ra", "--dhcp-range=2001:db8:5::,ra-only", "--ra-param=far0,4,1800", "--dhcp-leasefile="+t.TempDir()+"/l", "--log-facility=/dev/null")
-	b := newBox(t, nil).run()
-	devices := []string{"eth0", "eth1", "eth2", "eth3", "eth4"}
-	got, err := b.Candidates(context.Background(), devices)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{"eth0": "", "eth1": "192.168.3.1/24", "eth2": "192.168.4.1/24", "eth3": "192.168.2.7/24", "eth4": "192.168.5.1/24"}
-	for _, c := range got {
-		var addrs []string
-		for _, p := range b.port(c.Device).Addrs {
-			if p.Addr().Is4() {
-				addrs = append(addrs, p.String())
-			}
-		}
-		if strings.Join(addrs, " ") != want[c.Device] {
-			t.Errorf("%s has %v, want %s", c.Device, addrs, want[c.Device])
-		}
-		if c.Serve != (c.Device == "eth1") || c.InUse != (c.Device == "eth3") || c.Link == (c.Device == "eth2") || c.Offer.Made() != (c.Device == "eth0") {
-			t.Errorf("candidate %+v", c)
-		}
-		if c.Device == "eth4" && (!c.Offer.RouterSeen.IsLinkLocalUnicast() || len(b.port("eth4").Addrs) != 2) {
-			t.Errorf("candidate %+v, addresses %v: want the router seen, and nothing taken from it", c, b.port("eth4").Addrs)
-		}
-	}
-	unplugged.ip("link set dev far0 up")
-	if got, err = b.Candidates(context.Background(), devices); err != nil || !got[2].Serve || got[2].Addrs[0].String() != "192.168.4.1/24" {
-		t.Errorf("a second look, with the cable in: %+v, %v", got, err)
-	}
-	b.reload(config(static("LAN", "eth1", firewall.LAN, "10.1.1.1/24", "")))
-	for device, up := range map[string]bool{"eth1": true, "eth2": false, "eth3": true, "eth4": false} {
-		if p := b.port(device); p.Up != up {
-			t.Errorf("after the first Apply %s is %+v", device, p)
-		}
-	}
-	if b.has("eth1", "192.168.3.1/24") || b.has("eth2", "192.168.4.1/24") || !b.has("eth3", "192.168.2.7/24") {
-		t.Error("the candidates' addresses stayed, or one that was never ours went")
-	}
-}
-
 func TestChooseNeverOverlaps(t *testing.T) {
 	list := []Candidate{
 		{Device: "a", Link: true, Offer: Offer{Addr: netip.MustParsePrefix("192.168.0.9/22"), Server: netip.MustParseAddr("192.168.4.1")}},

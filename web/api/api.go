@@ -218,11 +218,40 @@ func (s Status) Text() string {
 		fmt.Fprintf(&b, "foreign changes put right: %d\n", s.Healed)
 	}
 	for _, p := range s.Ports {
-		fmt.Fprintf(&b, "%s\n", p)
+		b.WriteString(portLine(p))
 	}
 	for _, u := range s.Pages {
 		fmt.Fprintf(&b, "web page: %s\n", u)
 	}
 	fmt.Fprintf(&b, "certificate fingerprint: %s\n", s.Print)
 	return b.String()
+}
+
+// portLine is one port for a terminal: "LAN (lan) eth1 up 192.168.1.1/24".
+func portLine(p link.Port) string {
+	name, state := string(p.Name), "up"
+	if name == "" {
+		name = "no role"
+	} else {
+		name += " (" + string(p.Role) + ")"
+	}
+	switch {
+	case !p.Present:
+		state = "missing"
+	case !p.Up:
+		state = "off"
+	case !p.Link:
+		state = "no cable"
+	}
+	line := fmt.Sprintf("%-16s %-8s %-9s", name, p.Device, state)
+	for _, a := range p.Addrs {
+		line += " " + a.String()
+	}
+	if p.Lease.Addr.IsValid() {
+		line += ", lease from " + p.Lease.Server.String() + " until " + p.Lease.Until.Format(time.DateTime)
+	}
+	for _, s := range p.Problems {
+		line += "\n  problem: " + s
+	}
+	return line + "\n"
 }
