@@ -101,8 +101,11 @@ func (cfg Config) linkRule(f Forward) (Config, error) {
 		return cfg, nil
 	}
 	r, ok := cfg.Rule(f.Rule)
-	if !ok {
+	switch {
+	case !ok:
 		r = Rule{ID: f.Rule, On: true, Descr: f.Descr}
+	case r.Forward != f.ID:
+		return cfg, fmt.Errorf("%s is not the rule of the forward %s", r.title(), f.title())
 	}
 	var err error
 	cfg.Rules, err = put(cfg.Rules, f.linked(r), isRule(f.Rule), "the rule of "+f.title(), ok)

@@ -203,7 +203,6 @@ type PortRange struct {
 
 // ParsePortRange reads 80 or 8000-8010 (also with a colon).
 func ParsePortRange(s string) (PortRange, error) {
-	s = strings.Join(strings.Fields(s), "")
 	first, last, isRange := strings.Cut(strings.ReplaceAll(s, ":", "-"), "-")
 	a, err := parsePort(first)
 	if err != nil {
@@ -223,6 +222,7 @@ func ParsePortRange(s string) (PortRange, error) {
 }
 
 func parsePort(s string) (uint16, error) {
+	s = strings.TrimSpace(s)
 	n := 0
 	for _, r := range s {
 		if r < '0' || r > '9' || n > 65535 {
@@ -313,6 +313,9 @@ func ParsePorts(s string) (Ports, error) {
 			return nil, fmt.Errorf("`%s`: %w", strings.TrimSpace(part), err)
 		}
 		out = append(out, p)
+	}
+	if out == nil { // commas and nothing else: not a way to say any
+		return nil, errPort
 	}
 	return out, nil
 }

@@ -41,10 +41,24 @@ func (c Config) Validate() Problems {
 }
 
 func (k checker) id(seen map[ID]bool, id ID) {
-	if id == "" || seen[id] {
-		k.add("id", "The id is missing or used twice.")
+	if !id.valid() || seen[id] {
+		k.add("id", "The id is missing, malformed or used twice.")
 	}
 	seen[id] = true
+}
+
+// valid holds for what can name objects in the kernel beside those of automatic
+// rules, which are in small letters: 26 letters and digits at most, not all of them small letters.
+func (id ID) valid() bool {
+	distinct := false
+	for _, r := range id {
+		small := r >= 'a' && r <= 'z'
+		if !small && (r < '0' || r > '9') && (r < 'A' || r > 'Z') {
+			return false
+		}
+		distinct = distinct || !small
+	}
+	return distinct && len(id) <= 26
 }
 
 func (c Config) validateSystem(ps *Problems) {
