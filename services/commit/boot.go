@@ -38,8 +38,10 @@ func (w *Writer) load() {
 			w.drafts[account] = d
 		}
 	}
-	newest := func(r Revision) bool { return r.Number > s.base.rev.Number || !s.found }
-	snap, config, saved := w.snapshot(newest)
+	// Only the newest that can be read: a store made anew counts from 1 again, so
+	// a larger number further back may be older.
+	snap, config, saved := w.snapshot(func(Revision) bool { return true })
+	saved = saved && (!s.found || snap.Revision.Number > s.base.rev.Number)
 	switch {
 	case s.broken == nil && !s.found && saved && snap.Revision.Number > 0:
 		s.broken = errors.New("the revisions are gone")
