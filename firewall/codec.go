@@ -132,6 +132,9 @@ func (c Config) Hash(r Ref) string {
 	return ""
 }
 
+// Hash is what Config.Hash gives for this rule, without looking for it.
+func (r Rule) Hash() string { return hashOf(r) }
+
 func hashOf(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -72,8 +72,7 @@ func (p *Pages) confirm(w http.ResponseWriter, r *http.Request) error {
 	case who.Account == "":
 		return page.Render(w, r, http.StatusOK, askPage(question{Frame: page.FrameFor(r, "The changes are kept", ""), Kept: true}))
 	}
-	page.Say(w, page.Toast{Text: "Kept. This is what the box starts with from now on."})
-	return page.Go(w, r, back(r))
+	return page.Go(w, r, "/applied")
 }
 
 // current refuses a button of an older test.

@@ -73,7 +73,7 @@ func (p *Pages) review(w http.ResponseWriter, r *http.Request) error {
 func (p *Pages) showReview(w http.ResponseWriter, r *http.Request, status int, failed error) error {
 	who := p.who(r)
 	v := p.drafts.View(who.Account)
-	s := review{Account: who.Account, Addr: who.Addr, View: v, Version: Version(v), Failed: failed}
+	s := review{Account: who.Account, Addr: who.Addr, View: v, Version: Version(v), Failed: failed, First: len(v.Head.Interfaces) == 0}
 	if len(v.Items) > 0 {
 		s.Plan, s.Err = p.drafts.Plan(r.Context(), who)
 	}
@@ -198,7 +198,7 @@ func (p *Pages) run(w http.ResponseWriter, r *http.Request, v commit.View, anywa
 		return err
 	}
 	s := result{Revision: done.Revision, Token: done.Token, Left: time.Until(done.Deadline), Human: done.Human,
-		Problems: done.Problems, Why: plan.Risk.Why, URLs: moved(v.Head, v.Config)}
+		Problems: done.Problems, Why: plan.Risk.Why, URLs: moved(v.Head, v.Config), First: len(v.Head.Interfaces) == 0}
 	s.Frame = page.FrameFor(r, "Applied", "")
 	// The token is known here only; the bar must work before it refetches itself.
 	s.Frame.Bar.Undo = page.Undo{}
@@ -213,9 +213,11 @@ func (p *Pages) run(w http.ResponseWriter, r *http.Request, v commit.View, anywa
 // applied shows how the last apply stands: what the result page becomes.
 func (p *Pages) applied(w http.ResponseWriter, r *http.Request) error {
 	v := p.drafts.View(p.who(r).Account)
-	s := result{Revision: v.Revision.Number, Frame: page.FrameFor(r, "Applied", ""), Draft: len(v.Items), Reason: v.Reason}
+	s := result{Revision: v.Revision.Number, Frame: page.FrameFor(r, "Applied", ""), Draft: len(v.Items), Reason: v.Reason,
+		First: v.Revision.Number > 0 && v.Revision.Target == 0}
 	if v.Trial != nil {
 		s.Revision, s.Left, s.Human, s.Extends = v.Trial.Revision, time.Until(v.Trial.Deadline), v.Trial.Human, v.Trial.Extends
+		s.URLs = elsewhere(v.Head, r.Host)
 		s.Problems, s.Other = v.Trial.Problems, map[bool]string{false: v.Trial.Account}[v.Trial.Mine]
 	} else {
 		s.Over = true

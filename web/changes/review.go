@@ -23,6 +23,7 @@ type review struct {
 	Plan    commit.Plan
 	Err     error // of the plan: why there is none
 	Failed  error // of an apply that came to nothing
+	First   bool  // nothing is set up yet: this is step 5 of the wizard
 }
 
 // object is the changes of one object: they are discarded together.
@@ -189,6 +190,7 @@ type result struct {
 	Draft    int    // changes in the draft now
 	Reason   string // why they came back
 	Other    string // somebody else is testing
+	First    bool   // the box was as delivered before: this is step 6 of the wizard
 }
 
 // question is the page at a new address, and the answers to it.
@@ -219,6 +221,28 @@ func moved(old, c firewall.Config) (list []string) {
 		}
 	}
 	return list
+}
+
+// elsewhere is where the pages answer when that is not where this request came
+// to by address: the test moved them.
+func elsewhere(c firewall.Config, host string) []string {
+	now := urls(c)
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	if _, err := netip.ParseAddr(name); err != nil || slices.Contains(now, "https://"+host) {
+		return nil
+	}
+	return now
+}
+
+// link is where an address is opened: with the token it needs no sign-in.
+func (s result) link(u string) string {
+	if s.Token == "" {
+		return u
+	}
+	return u + "/confirm#c=" + s.Token
 }
 
 // urls is where the pages answer: the fixed addresses of the LANs.

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,9 +174,9 @@ func haystack(r firewall.Rule) string {
 // merged is the rules of the draft in their order, with those that it deletes
 // where they stood.
 func merged(v commit.View) []row {
-	was := make(map[firewall.ID]string, len(v.Head.Rules))
+	was := make(map[firewall.ID]firewall.Rule, len(v.Head.Rules))
 	for _, r := range v.Head.Rules {
-		was[r.ID] = v.Head.Hash(ref(r.ID))
+		was[r.ID] = r
 	}
 	is := make(map[firewall.ID]bool, len(v.Config.Rules))
 	for _, r := range v.Config.Rules {
@@ -193,11 +194,11 @@ func merged(v commit.View) []row {
 	still := steady(v.Head.Rules, v.Config.Rules)
 	out := append(make([]row, 0, len(v.Config.Rules)), gone[""]...)
 	for _, r := range v.Config.Rules {
-		x := row{Rule: r, Hash: v.Config.Hash(ref(r.ID))}
+		x := row{Rule: r, Hash: r.Hash()}
 		switch old, there := was[r.ID]; {
 		case !there:
 			x.State = "new"
-		case old != x.Hash:
+		case !reflect.DeepEqual(old, r) && old.Hash() != x.Hash: // the first tells most of them apart at once
 			x.State = "changed"
 		case !still[r.ID]:
 			x.State = "moved"
@@ -350,7 +351,7 @@ func addAt(in firewall.Name, pairs ...string) string {
 }
 
 func opValue(verb string, r row, neighbour firewall.ID) string {
-	s := verb + ":" + string(r.ID) + ":" + r.Hash
+	s := verb + ":" + string(r.ID) + ":" + brief(r.Hash)
 	if neighbour != "" {
 		s += ":" + string(neighbour)
 	}

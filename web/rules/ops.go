@@ -28,6 +28,20 @@ func parseOp(s string) (op, error) {
 	return op{parts[0], firewall.ID(parts[1]), parts[2], firewall.ID(parts[3])}, nil
 }
 
+// briefLen is how much of a hash a button carries: 48 bits tell an old page
+// from a new one, and a hash is what compresses worst in a thousand rows.
+const briefLen = 12
+
+func brief(hash string) string { return hash[:min(briefLen, len(hash))] }
+
+// full is the hash that the button meant: the rule's own when it begins so.
+func (o op) full(now string) string {
+	if len(o.hash) == briefLen && strings.HasPrefix(now, o.hash) {
+		return now
+	}
+	return o.hash
+}
+
 // errListChanged is the answer to a move past a rule that is not where the page showed it.
 var errListChanged = page.Refused{Status: http.StatusConflict, Title: "The list has changed",
 	Text: "The rule was not moved: the list is not as this page showed it any more. Open the list again and look."}

@@ -113,7 +113,7 @@ func (p *pages) apply(ctx context.Context, who commit.Who, v commit.View, o op) 
 	if err != nil || len(changes) == 0 {
 		return page.Toast{Text: "It is already there."}, err
 	}
-	err = p.Drafts.Save(ctx, who, o.hash, changes...)
+	err = p.Drafts.Save(ctx, who, o.full(v.Config.Hash(ref(o.id))), changes...)
 	if s, ok := errors.AsType[*commit.StaleError](err); ok {
 		return page.Toast{}, stale(s)
 	}
