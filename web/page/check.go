@@ -1,0 +1,56 @@
+package page
+
+import (
+	"slices"
+	"unicode"
+	"unicode/utf8"
+
+	"gatehouse/firewall"
+)
+
+// Found is what is wrong with next and was not with was; problems of the
+// object come first and carry its form's field names (see Beside).
+func Found(was, next firewall.Config, ref firewall.Ref) firewall.Problems {
+	old := was.Validate()
+	return Beside(slices.DeleteFunc(next.Validate(), func(p firewall.Problem) bool { return slices.Contains(old, p) }), ref)
+}
+
+// And adds found to ps, without what is about a field that ps tells of already.
+func And(ps, found firewall.Problems) firewall.Problems {
+	told := map[string]bool{}
+	for _, p := range ps {
+		told[p.Field] = true
+	}
+	for _, p := range found {
+		if !told[p.Field] {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// Sentence makes the error of a parser a sentence that stands beside a field.
+func Sentence(err error) string {
+	s := err.Error()
+	r, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(r)) + s[n:] + "."
+}
+
+// Differ is the fields of two versions that are not the same; the three lists
+// are in the same order.
+func Differ(names, theirs, yours []string) (out []Stale) {
+	for i, name := range names {
+		if theirs[i] != yours[i] {
+			out = append(out, Stale{Field: name, Theirs: theirs[i], Yours: yours[i]})
+		}
+	}
+	return out
+}
+
+// YesNo is a switch as a person reads it.
+func YesNo(on bool) string {
+	if on {
+		return "yes"
+	}
+	return "no"
+}
