@@ -208,3 +208,25 @@ func TestNewAddressWaitsForTheClick(t *testing.T) {
 		t.Error("it was not taken back into the draft")
 	}
 }
+
+// A switch of a row that changed meanwhile says so in place and shows the list as it is.
+func TestOldSwitchSaysWhyInPlace(t *testing.T) {
+	d := newDesk(t, home())
+	base := d.serveTLS()
+	ctx, _ := browser(t)
+	goTo(t, ctx, base+"/rules?tab=LAN")
+	d.toggle("admin", ruleID(1)) // the other tab
+	if err := chromedp.Do(ctx, chromedp.Click("#r-"+string(ruleID(1))+" .switch"), chromedp.WaitVisible("#rules .note-bad"),
+		chromedp.WaitVisible("#r-"+string(ruleID(1))+".off.changed")); err != nil {
+		t.Fatal(err)
+	}
+	if said := run(t, ctx, chromedp.Evaluate[string](`document.querySelector("#rules .note-bad").innerText`)); !strings.Contains(said, "Active is now no") {
+		t.Error(said)
+	}
+	if n := run(t, ctx, chromedp.Evaluate[int](`document.querySelectorAll("header").length`)); n != 1 {
+		t.Errorf("%d headers: a page inside the page", n)
+	}
+	if r, _ := d.config("admin").Rule(ruleID(1)); r.On {
+		t.Error("it was switched back")
+	}
+}

@@ -78,7 +78,7 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
 	}
 	verb, id, hash := parts[0], firewall.ID(parts[1]), parts[2]
 	who, v := p.view(r)
-	toast := page.Toast{Undo: "/discard", With: ref(id).String()}
+	toast := undoable("", v, ref(id))
 	old, there := v.Config.Forward(id)
 	name := "“" + title(old) + "”"
 	var change firewall.Change
@@ -197,10 +197,19 @@ func (p *pages) keep(w http.ResponseWriter, r *http.Request, who commit.Who, v c
 	if e.then == "apply" {
 		return p.Deps.Apply(w, r)
 	}
-	_, v = p.view(r)
-	saved, _ := v.Config.Forward(firewall.ID(target.Key))
-	page.Say(w, page.Toast{Text: "Saved: “" + title(saved) + "”", Undo: "/discard", With: target.String()})
+	_, now := p.view(r)
+	saved, _ := now.Config.Forward(firewall.ID(target.Key))
+	page.Say(w, undoable("Saved: “"+title(saved)+"”", v, target))
 	return page.Go(w, r, "/forwards#f-"+target.Key)
+}
+
+// undoable is a toast with an Undo, but not for an object that had changes in
+// the draft before: Undo takes all of an object's changes out.
+func undoable(text string, v commit.View, target firewall.Ref) page.Toast {
+	if slices.ContainsFunc(v.Items, func(i commit.Item) bool { return i.Ref == target }) {
+		return page.Toast{Text: text}
+	}
+	return page.Toast{Text: text, Undo: "/discard", With: target.String()}
 }
 
 // alsoWrong adds what validation finds in the fields that could be read.

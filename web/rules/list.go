@@ -26,6 +26,7 @@ const chunk = 50
 // list is the page of rules.
 type list struct {
 	Frame  page.Frame
+	Alert  string // why a button did nothing
 	Tab    string
 	Query  string
 	Menu   firewall.ID // whose row menu is open, without script

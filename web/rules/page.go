@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"gatehouse/firewall"
@@ -89,22 +90,71 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
 	} else {
 		toast, err = p.apply(r.Context(), who, v, o)
 	}
+	if page.IsPartial(r) {
+		return p.again(w, r, url.Values{"tab": {tab}, "q": {query}}, toast, err)
+	}
 	if err != nil {
 		return err
 	}
-	l := list{Tab: tab, Query: query}
-	if page.IsPartial(r) {
-		_, v := p.view(r)
-		fresh := r.URL.Query()
-		fresh.Set("tab", tab)
-		fresh.Set("q", query)
-		l = find(v, p.hits(), fresh)
-		l.Frame = page.FrameFor(r, "Firewall rules", "/rules")
-		l.Frame.Toast = toast
-		return page.Render(w, r, http.StatusOK, fragment(l))
-	}
 	page.Say(w, toast)
-	return page.Go(w, r, l.at()+"#r-"+string(o.id))
+	return page.Go(w, r, list{Tab: tab, Query: query}.at()+"#r-"+string(o.id))
+}
+
+// again answers a button that htmx pressed: the lists as they are now, with
+// what was done or why not. A whole error page has no place in a list.
+func (p *pages) again(w http.ResponseWriter, r *http.Request, want url.Values, toast page.Toast, failed error) error {
+	status, alert := http.StatusOK, ""
+	if failed != nil {
+		var known bool
+		if status, alert, known = told(failed); !known {
+			return failed
+		}
+		toast = page.Toast{}
+	}
+	_, v := p.view(r)
+	l := find(v, p.hits(), want)
+	l.Alert = alert
+	l.Frame = page.FrameFor(r, "Firewall rules", "/rules")
+	l.Frame.Toast = toast
+	return page.Render(w, r, status, fragment(l))
+}
+
+// told is an error in a sentence above the lists; false for one that is ours to read.
+func told(err error) (status int, text string, known bool) {
+	if e, ok := errors.AsType[page.StaleError](err); ok {
+		text := e.Error()
+		for _, f := range e.Fields {
+			text += " " + f.Field + " is now " + or(f.Theirs, "empty") + "."
+		}
+		return http.StatusConflict, text + " Nothing of yours was saved.", true
+	}
+	if e, ok := errors.AsType[page.NotFound](err); ok {
+		return http.StatusNotFound, e.Error(), true
+	}
+	if e, ok := errors.AsType[page.Refused](err); ok {
+		return e.Status, e.Text, true
+	}
+	if ps, ok := errors.AsType[firewall.Problems](err); ok {
+		text := "Not saved."
+		for _, p := range ps {
+			text += " " + p.Text
+		}
+		return http.StatusUnprocessableEntity, text, true
+	}
+	if e, ok := errors.AsType[*commit.NeededError](err); ok {
+		return http.StatusConflict, "A later change needs this one: " + e.By + ". Discard that one first.", true
+	}
+	if e, ok := errors.AsType[*commit.SafeModeError](err); ok {
+		return http.StatusServiceUnavailable, e.Error() + ".", true
+	}
+	return 0, "", false
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
 }
 
 // apply saves the changes of an op.
@@ -117,7 +167,16 @@ func (p *pages) apply(ctx context.Context, who commit.Who, v commit.View, o op) 
 	if s, ok := errors.AsType[*commit.StaleError](err); ok {
 		return page.Toast{}, stale(s)
 	}
-	return page.Toast{Text: text, Undo: "/discard", With: ref(o.id).String()}, err
+	return undoable(text, v, ref(o.id)), err
+}
+
+// undoable is a toast with an Undo, but not for an object that had changes in
+// the draft before: Undo takes all of an object's changes out.
+func undoable(text string, v commit.View, target firewall.Ref) page.Toast {
+	if slices.ContainsFunc(v.Items, func(i commit.Item) bool { return i.Ref == target }) {
+		return page.Toast{Text: text}
+	}
+	return page.Toast{Text: text, Undo: "/discard", With: target.String()}
 }
 
 // new shows an empty editor: for a list, beside a rule, or as a copy of one.
@@ -226,9 +285,9 @@ func (p *pages) keep(w http.ResponseWriter, r *http.Request, who commit.Who, v c
 	if e.then == "apply" {
 		return p.Deps.Apply(w, r)
 	}
-	_, v = p.view(r)
-	rule, _ := v.Config.Rule(firewall.ID(target.Key))
-	page.Say(w, page.Toast{Text: "Saved: “" + title(rule) + "”", Undo: "/discard", With: target.String()})
+	_, now := p.view(r)
+	rule, _ := now.Config.Rule(firewall.ID(target.Key))
+	page.Say(w, undoable("Saved: “"+title(rule)+"”", v, target))
 	back := list{Tab: string(rule.In)}
 	if rule.In == "" {
 		back.Tab = tabFloating
