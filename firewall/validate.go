@@ -2,7 +2,6 @@ package firewall
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 )
 
@@ -242,26 +241,25 @@ func (c Config) validateAlias(k checker, at int) {
 			k.add("items", "%s holds %s, not %s.", n, in.Kind, a.Kind)
 		}
 	}
-	if path := c.loop(a.Name, nil); path != nil {
+	if path := c.loop(a.Name, nil, map[Name]bool{}); path != nil {
 		k.add("items", "%s contains %s.", path[0], strings.Join(path[1:], ", which contains "))
 	}
 }
 
 // loop gives the way from an alias back to itself, nil when there is none.
-func (c Config) loop(n Name, path []string) []string {
-	if i := slices.Index(path, string(n)); i >= 0 {
-		if i == 0 {
-			return append(path, string(n))
-		}
-		return nil // a loop further in; its own members tell of it
+// seen is the aliases from which there is no way back: each is looked at once.
+func (c Config) loop(n Name, path []string, seen map[Name]bool) []string {
+	if len(path) > 0 && path[0] == string(n) {
+		return append(path, string(n))
 	}
 	a, ok := c.Alias(n)
-	if !ok {
-		return nil
+	if !ok || seen[n] {
+		return nil // a loop further in is told by its own members
 	}
+	seen[n] = true
 	path = append(path[:len(path):len(path)], string(n))
 	for _, in := range a.contains() {
-		if found := c.loop(in, path); found != nil {
+		if found := c.loop(in, path, seen); found != nil {
 			return found
 		}
 	}
