@@ -19,9 +19,12 @@ import (
 type meaningful struct {
 	*kernel.Kernel
 	setup *setupPorts
+
+	mu   sync.Mutex      // guards last
+	last ruleset.Ruleset // of the setup ports, as applied: a cable may change them before it is read back
 }
 
-func (k meaningful) meant(rs ruleset.Ruleset) ruleset.Ruleset {
+func (k *meaningful) meant(rs ruleset.Ruleset) ruleset.Ruleset {
 	if rs.Stamp == factoryStamp {
 		return k.setup.rules()
 	}
@@ -29,18 +32,30 @@ func (k meaningful) meant(rs ruleset.Ruleset) ruleset.Ruleset {
 }
 
 // DryRun asks the kernel.
-func (k meaningful) DryRun(ctx context.Context, rs ruleset.Ruleset) error {
+func (k *meaningful) DryRun(ctx context.Context, rs ruleset.Ruleset) error {
 	return k.Kernel.DryRun(ctx, k.meant(rs))
 }
 
 // Apply tells the kernel.
-func (k meaningful) Apply(ctx context.Context, rs ruleset.Ruleset) error {
-	return k.Kernel.Apply(ctx, k.meant(rs))
+func (k *meaningful) Apply(ctx context.Context, rs ruleset.Ruleset) error {
+	rs = k.meant(rs)
+	if rs.Stamp == factoryStamp {
+		k.mu.Lock()
+		k.last = rs
+		k.mu.Unlock()
+	}
+	return k.Kernel.Apply(ctx, rs)
 }
 
 // Verify reads back.
-func (k meaningful) Verify(ctx context.Context, rs ruleset.Ruleset) error {
-	return k.Kernel.Verify(ctx, k.meant(rs))
+func (k *meaningful) Verify(ctx context.Context, rs ruleset.Ruleset) error {
+	k.mu.Lock()
+	last := k.last
+	k.mu.Unlock()
+	if rs.Stamp != factoryStamp || last.Stamp != factoryStamp {
+		last = k.meant(rs) // after a restart nothing was applied yet
+	}
+	return k.Kernel.Verify(ctx, last)
 }
 
 // cutting is the Cutter with the same meaning.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	_ "time/tzdata" // an empty image has no zones, and the wizard asks for one
 )
 
 // verb is one word of the command line.

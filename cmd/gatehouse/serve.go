@@ -130,7 +130,7 @@ func (b *box) build(ctx context.Context) (err error) {
 	b.writer = commit.New(b.log, commit.Deps{
 		Revisions: b.disk.revisions, Drafts: b.disk.drafts, Broken: b.disk.broken, Snapshots: b.disk.snapshots,
 		Reopen: b.disk.reopen, Extra: b.accounts,
-		Kernel: meaningful{b.kernel, b.setup}, Forwarding: b.forwarding, Cutter: b.cut(),
+		Kernel: &meaningful{Kernel: b.kernel, setup: b.setup}, Forwarding: b.forwarding, Cutter: b.cut(),
 		Services: []commit.Reloader{&linkReloader{box: b}, dhcpReloader{b}, webReloader{b}},
 		Reaches:  b.reaches, Publish: b.publish, NewID: commit.NewID,
 	})

@@ -285,7 +285,7 @@ func (s *setupPorts) Test(ctx context.Context, device string) []setup.Line {
 		return append(lines, setup.Line{Name: "Address", Text: err.Error()})
 	}
 	if !offer.Made() {
-		return append(lines, setup.Line{Name: "Address", Text: "No DHCP server answered. If your provider gave you numbers, choose *Fixed address*."})
+		return append(lines, setup.Line{Name: "Address", Text: "No DHCP server answered. If your provider gave you numbers, choose “Fixed address”."})
 	}
 	return append(lines, setup.Line{Name: "Address", OK: true, Text: offer.Server.String() + " offers " + offer.Addr.String() + "."})
 }
