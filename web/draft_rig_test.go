@@ -251,6 +251,11 @@ func text(html string) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
+// unescape is what a browser reads.
+func unescape(s string) string {
+	return strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(s)
+}
+
 // home is the configuration of a small office.
 func home() firewall.Config {
 	c := firewall.Factory()

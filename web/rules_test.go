@@ -88,10 +88,6 @@ func TestC01BackwardsRangeIsRefusedAtItsField(t *testing.T) {
 	}
 }
 
-func unescape(s string) string {
-	return strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(s)
-}
-
 func TestAllProblemsAreToldAtOnce(t *testing.T) {
 	d := newDesk(t, home())
 	a := d.ask(by("admin"), "POST", "/rules/new", ruleForm("src", "10.0.0.256, 10.0.0.300", "dport", "0", "in", "DMZ", "descr", strings.Repeat("x", 201)))
