@@ -5,7 +5,9 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -22,6 +24,11 @@ import (
 
 // bodyLimit is the largest request body in bytes, unless a route says more.
 const bodyLimit = 2 << 20
+
+// drainLimit is how much of a body that is too large is read and thrown away: a
+// browser looks for the answer only when it has sent everything, and one that is
+// cut off shows an error of its own in place of ours.
+const drainLimit = 32 << 20
 
 // Sessions is who may in.
 type Sessions interface {
@@ -103,6 +110,7 @@ func (rt *router) wrap(route page.Route) http.HandlerFunc {
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
+		whole := r.Body
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		s, signed, err := rt.Sessions.Of(r, person(r))
 		if err != nil {
@@ -123,11 +131,15 @@ func (rt *router) wrap(route page.Route) http.HandlerFunc {
 		case !signed && !route.Open:
 			rt.signIn(w, r)
 		case r.ContentLength > limit:
-			rt.fail(w, r, &http.MaxBytesError{Limit: limit})
+			err = &http.MaxBytesError{Limit: limit}
 		default:
-			if err := route.Serve(w, r); err != nil {
-				rt.fail(w, r, err)
-			}
+			err = route.Serve(w, r)
+		}
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			_, _ = io.CopyN(io.Discard, whole, drainLimit) // the server's read timeout bounds it
+		}
+		if err != nil {
+			rt.fail(w, r, err)
 		}
 	}
 }
