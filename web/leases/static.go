@@ -1,0 +1,217 @@
+package leases
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"gatehouse/firewall"
+	"gatehouse/services/commit"
+	"gatehouse/services/dhcp"
+	"gatehouse/web/page"
+)
+
+// staticForm is the fields of a static mapping as a person typed them.
+type staticForm struct {
+	Hash            string // of the mapping as it was shown; empty for a new one
+	In              string // its scope; fixed once it is there
+	MAC, Addr, Host string
+	Descr           string
+}
+
+// showStatic gives the fields of a mapping; it and staticForm.static undo each other.
+func showStatic(in firewall.Name, s firewall.StaticLease) staticForm {
+	return staticForm{In: string(in), MAC: string(s.MAC), Addr: text(s.Addr), Host: s.Host, Descr: s.Descr}
+}
+
+func readStatic(p *page.Form) staticForm {
+	return staticForm{Hash: p.Get("hash"), In: p.Get("in"), MAC: p.Get("mac"), Addr: p.Get("addr"), Host: p.Get("host"), Descr: p.Raw("descr")}
+}
+
+// static reads the fields; what cannot be read is told.
+func (f staticForm) static(id firewall.ID) (firewall.StaticLease, firewall.Problems) {
+	var ps firewall.Problems
+	s := firewall.StaticLease{ID: id, Host: f.Host, Descr: f.Descr}
+	var err error
+	if s.MAC, err = firewall.ParseMAC(f.MAC); err != nil {
+		ps = append(ps, firewall.Problem{Field: "mac", Text: page.Sentence(err)})
+	}
+	if s.Addr, err = firewall.ParseAddr(f.Addr); err != nil {
+		ps = append(ps, firewall.Problem{Field: "addr", Text: "Write the address that it always gets, for example 192.168.1.10."})
+	}
+	return s, ps
+}
+
+// title is what a sentence calls a mapping.
+func title(s firewall.StaticLease) string {
+	if s.Host != "" {
+		return s.Host
+	}
+	return string(s.MAC)
+}
+
+// staticEditor is the page of one mapping.
+type staticEditor struct {
+	editor
+	staticForm
+	Old    firewall.StaticLease // as it is in the draft; without ID: a new one
+	Scopes []page.Option
+	Taken  []string // known hosts, as suggestions for the MAC
+	Names  []string // what Taken are called
+}
+
+func (p *pages) newStatic(w http.ResponseWriter, r *http.Request) error {
+	_, v := p.view(r)
+	q := r.URL.Query()
+	f := staticForm{In: q.Get("in"), MAC: q.Get("mac"), Addr: q.Get("addr"), Host: q.Get("host")}
+	if f.In == "" && len(v.Config.Scopes) > 0 {
+		f.In = string(v.Config.Scopes[0].In)
+	}
+	return p.renderStatic(w, r, http.StatusOK, v, staticEditor{staticForm: f})
+}
+
+// makeStatic is the path of a new mapping for the client of a lease.
+func makeStatic(l dhcp.Lease) string {
+	q := url.Values{"in": {string(l.In)}, "mac": {string(l.MAC)}, "addr": {l.Addr.String()}, "host": {l.Host}}
+	return "/leases/static/new?" + q.Encode()
+}
+
+func (p *pages) editStatic(w http.ResponseWriter, r *http.Request) error {
+	_, v := p.view(r)
+	in, old, ok := v.Config.Static(firewall.ID(r.PathValue("id")))
+	if !ok {
+		return page.NotFound{What: "This static mapping"}
+	}
+	f := showStatic(in, old)
+	f.Hash = v.Config.Hash(staticRef(old.ID))
+	return p.renderStatic(w, r, http.StatusOK, v, staticEditor{staticForm: f, Old: old})
+}
+
+// saveStatic keeps a new mapping, or one that is there.
+func (p *pages) saveStatic(w http.ResponseWriter, r *http.Request) error {
+	in, err := page.ReadForm(r)
+	if err != nil {
+		return err
+	}
+	f, then := readStatic(in), in.Get("then")
+	if err := in.Done(); err != nil {
+		return err
+	}
+	_, v := p.view(r)
+	e := staticEditor{staticForm: f}
+	id := firewall.ID(r.PathValue("id"))
+	if id != "" {
+		var ok bool
+		var scope firewall.Name
+		if scope, e.Old, ok = v.Config.Static(id); !ok {
+			return page.NotFound{What: "This static mapping"}
+		}
+		e.In = string(scope)
+	}
+	value, ps := f.static(e.Old.ID)
+	var change firewall.Change = firewall.UpdateStatic{Static: value}
+	if e.Old.ID == "" {
+		value.ID = commit.NewID()
+		change = firewall.AddStatic{In: firewall.Name(f.In), Static: value}
+		if _, ok := v.Config.Scope(firewall.Name(f.In)); !ok {
+			ps = append(ps, firewall.Problem{Field: "in", Text: "Choose a network that has a DHCP scope."})
+		}
+	}
+	if len(ps) > 0 {
+		e.Problems = page.And(ps, collisions(v.Config, change))
+		return p.renderStatic(w, r, http.StatusUnprocessableEntity, v, e)
+	}
+	said := fmt.Sprintf("Saved: %s always gets %s.", title(value), value.Addr)
+	ps, stale, err := p.save(w, r, keep{hash: f.Hash, then: then, text: said, changes: []firewall.Change{change}})
+	switch {
+	case len(ps) > 0:
+		if e.Problems = collisions(v.Config, change); len(e.Problems) == 0 {
+			e.Problems = ps
+		}
+		return p.renderStatic(w, r, http.StatusUnprocessableEntity, v, e)
+	case stale != nil:
+		if _, _, there := stale.Theirs.Static(firewall.ID(stale.Ref.Key)); !there {
+			return staleStatic(stale)
+		}
+		e.Stale = staleStatic(stale)
+		e.Hash = stale.Theirs.Hash(stale.Ref)
+		return p.renderStatic(w, r, http.StatusConflict, v, e)
+	}
+	return err
+}
+
+// collisions is what a change of a mapping makes wrong. The mapping is looked
+// at as the last of its scope: of two that collide the later one is told, and
+// here the person edits this one.
+func collisions(c firewall.Config, change firewall.Change) firewall.Problems {
+	next, err := change.Apply(c)
+	if err != nil {
+		return nil // the form tells what it is about
+	}
+	key := change.Ref().Key
+	next.Scopes = slices.Clone(next.Scopes)
+	for i, s := range next.Scopes {
+		at := slices.IndexFunc(s.Statics, func(s firewall.StaticLease) bool { return string(s.ID) == key })
+		if at >= 0 {
+			own := s.Statics[at]
+			next.Scopes[i].Statics = append(slices.Delete(slices.Clone(s.Statics), at, at+1), own)
+		}
+	}
+	return page.Found(c, next, change.Ref())
+}
+
+// staleStatic turns commit's error into the page's.
+func staleStatic(err *commit.StaleError) page.StaleError {
+	id := firewall.ID(err.Ref.Key)
+	_, theirs, there := err.Theirs.Static(id)
+	_, yours, mine := err.Yours.Static(id)
+	list := func(s firewall.StaticLease) []string { return []string{string(s.MAC), text(s.Addr), s.Host, s.Descr} }
+	short := func(s firewall.StaticLease) string { return fmt.Sprintf("%s gets %s", title(s), s.Addr) }
+	out := page.StaleError{What: "The static mapping of " + title(yours), Back: "/leases/static/" + string(id)}
+	switch {
+	case !there && !mine:
+		out.What, out.Back = "The static mapping", "/leases"
+	case !there:
+		out.Back = "/leases"
+		out.Fields = []page.Stale{{Field: "Mapping", Theirs: "deleted", Yours: short(yours)}}
+	case !mine:
+		out.What = "The static mapping of " + title(theirs)
+		out.Fields = []page.Stale{{Field: "Mapping", Theirs: short(theirs), Yours: "deleted"}}
+	default:
+		out.Fields = page.Differ([]string{"MAC", "Address", "Host name", "Description"}, list(theirs), list(yours))
+	}
+	return out
+}
+
+func (p *pages) renderStatic(w http.ResponseWriter, r *http.Request, status int, v commit.View, e staticEditor) error {
+	name := "New static mapping"
+	if e.Old.ID != "" {
+		name = "Static mapping of " + title(e.Old)
+	}
+	now := time.Now()
+	for _, s := range v.Config.Scopes {
+		e.Scopes = append(e.Scopes, page.Option{Value: string(s.In), Label: string(s.In)})
+	}
+	for _, l := range p.Server.List() {
+		if l.MAC == "" || l.State == dhcp.Declined {
+			continue
+		}
+		e.Taken, e.Names = append(e.Taken, string(l.MAC)), append(e.Names, l.Addr.String()+" "+name64(l))
+		mac, err := firewall.ParseMAC(e.MAC)
+		if l.Addr.String() == e.Addr && l.At(now) == dhcp.Active && err == nil && l.MAC != mac {
+			e.Warnings = append(e.Warnings, fmt.Sprintf("%s is leased now to %s until %s.", l.Addr, whose(l), clock(l.Until, now)))
+		}
+	}
+	e.Others = others(v, staticRef(e.Old.ID))
+	e.Frame = page.FrameFor(r, name, "/leases")
+	return page.Render(w, r, status, staticPage(e))
+}
+
+func (e staticEditor) action() string {
+	if e.Old.ID == "" {
+		return "/leases/static/new"
+	}
+	return "/leases/static/" + string(e.Old.ID)
+}
