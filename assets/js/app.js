@@ -72,6 +72,7 @@
     root.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     for (const b of all("[data-show]", root)) b.hidden = false;
     for (const t of all(".toast", root)) setTimeout(() => t.remove(), 10000);
+    for (const i of all("[data-zone]", root)) if (i.value === "UTC") i.value = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
     const focus = root.querySelector("[data-focus]");
     if (focus) { focus.removeAttribute("data-focus"); focus.focus(); }
   }

@@ -31,6 +31,7 @@ type Field struct {
 	Required    bool
 	Off         bool // disabled: shown, not sent
 	Focus       bool // takes the focus when the page opens
+	Zone        bool // the script fills in the time zone of the browser
 }
 
 // Option is one choice of a select.
@@ -169,5 +170,6 @@ func control(f Field) templ.OrderedAttributes {
 	add(f.Required, "required", true)
 	add(f.Off, "disabled", true)
 	add(f.Focus, "autofocus", true)
+	add(f.Zone, "data-zone", true)
 	return as
 }

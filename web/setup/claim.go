@@ -59,10 +59,12 @@ func (w *wizard) claim(rw http.ResponseWriter, r *http.Request) error {
 		return auth.Throttled{Wait: wait}
 	}
 	f.check(w.Code(), password)
+	if page.ErrorOf(f.Problems, "code") == "" {
+		w.Throttle.Forgive(from) // only guesses at the code count
+	}
 	if len(f.Problems) > 0 {
 		return w.renderClaim(rw, r, http.StatusUnprocessableEntity, f)
 	}
-	w.Throttle.Forgive(from)
 	acc, err := w.Accounts.Create(r.Context(), f.Admin, password)
 	if err != nil {
 		return err
@@ -88,7 +90,7 @@ func (f *claimForm) check(code, password string) {
 		}
 	}
 	if !auth.SameCode(code, f.Code) {
-		add("code", "The setup code does not match. It is on the screen connected to the box; `gatehouse setup-code` shows it again.")
+		add("code", "The setup code does not match. It is on the screen connected to the box; the command “gatehouse setup-code” shows it again.")
 	}
 	add("admin", auth.NameProblem(f.Admin))
 	add("password", auth.PasswordProblem(f.Admin, password))

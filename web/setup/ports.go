@@ -125,7 +125,7 @@ func (f *portsForm) check() {
 	}
 	switch {
 	case f.WAN != single && !known(f.WAN):
-		add("wan", "Choose the port that leads to the Internet, or *no Internet port*.")
+		add("wan", "Choose the port that leads to the Internet, or “No Internet port”.")
 	case f.WAN == f.Here && f.Here != "":
 		add("wan", "You are connected through "+f.Here+". Making it the Internet port would cut you off. Move your cable or pick another port.")
 	}

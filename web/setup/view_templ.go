@@ -130,7 +130,7 @@ func claimView(f page.Frame, v claimForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = page.Input(page.Field{Name: "zone", Label: "Time zone", Value: v.Zone, Error: page.ErrorOf(v.Problems, "zone"), List: zones}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = page.Input(page.Field{Name: "zone", Label: "Time zone", Value: v.Zone, Error: page.ErrorOf(v.Problems, "zone"), List: zones, Zone: len(v.Problems) == 0}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
