@@ -61,6 +61,7 @@ type story struct {
 	lab   *netlab.Lab
 	state string
 	box   *netlab.Process
+	isp   *netlab.Process // the provider's DHCP server
 }
 
 const (
@@ -76,15 +77,25 @@ func begin(t *testing.T) *story {
 	t.Cleanup(stop)
 	s := &story{T: t, ctx: ctx, lab: netlab.Start(t, netlab.Options{})}
 	s.state = filepath.Join(s.lab.Box.Dir, "state")
-	if _, err := s.lab.ServeDHCP(ctx, netlab.DHCP{}); err != nil {
-		t.Fatal(err)
-	}
+	s.provide(netlab.DHCP{})
 	t.Cleanup(func() {
 		if t.Failed() && s.box != nil {
 			t.Logf("the box said:\n%s", s.box.Output())
 		}
 	})
 	return s
+}
+
+// provide puts a provider's DHCP server in place of the one that is there.
+func (s *story) provide(d netlab.DHCP) {
+	s.Helper()
+	if s.isp != nil {
+		s.isp.Stop(s.ctx)
+	}
+	var err error
+	if s.isp, err = s.lab.ServeDHCP(s.ctx, d); err != nil {
+		s.Fatal(err)
+	}
 }
 
 // serve starts the product in the box and waits until its pages answer.
