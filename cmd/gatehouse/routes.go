@@ -15,6 +15,7 @@ import (
 	"gatehouse/web/changes"
 	"gatehouse/web/dashboard"
 	"gatehouse/web/forwards"
+	"gatehouse/web/interfaces"
 	"gatehouse/web/leases"
 	"gatehouse/web/login"
 	"gatehouse/web/page"
@@ -33,6 +34,7 @@ func (b *box) routes(ctx context.Context) error {
 	all = append(all, behind.Routes()...)
 	all = append(all, rules.New(rules.Deps{Drafts: b.writer, Who: who, Hits: b.hits, Apply: behind.Now})...)
 	all = append(all, forwards.New(forwards.Deps{Drafts: b.writer, Who: who, Hits: b.hits, Hosts: b.hosts, Apply: behind.Now})...)
+	all = append(all, interfaces.New(interfaces.Deps{Drafts: b.writer, Ports: b.link.Status, Who: who, Apply: behind.Now})...)
 	all = append(all, leases.New(leases.Deps{Drafts: b.writer, Server: b.dhcp, Who: who, Apply: behind.Now})...)
 	all = append(all, revisions.New(b.writer, who)...)
 	all = append(all, dashboard.New(dashboard.Deps{Config: b.running, Revision: func() commit.Revision { _, r := b.writer.Running(); return r },
