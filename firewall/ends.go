@@ -16,7 +16,7 @@ const (
 	EndNet            // a network
 	EndRange          // from Addr to Last, both included
 	EndAlias          // the alias called Name
-	EndIfNet          // "LAN net": every network on the interface called Name
+	EndIfNet          // "LAN net": every network on the interface called Name, but link-local IPv6
 	EndIfAddr         // "LAN address": every address of the interface called Name
 	EndSelf           // "this box": any address of the box
 )

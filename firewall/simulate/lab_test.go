@@ -187,7 +187,9 @@ func (l *lab) load(cfg firewall.Config, facts firewall.Facts) {
 			for _, p := range facts.Addrs[in.Device] {
 				if p.Addr().Is6() == v6 {
 					addrs = append(addrs, p.Addr().String())
-					ranges = append(ranges, firewall.PrefixRange(p))
+					if !v6 || !p.Addr().IsLinkLocalUnicast() {
+						ranges = append(ranges, firewall.PrefixRange(p))
+					}
 				}
 			}
 			for _, r := range firewall.Merge(ranges) {
@@ -195,6 +197,8 @@ func (l *lab) load(cfg firewall.Config, facts firewall.Facts) {
 			}
 			if len(addrs) > 0 {
 				fmt.Fprintf(&b, "add element inet gatehouse %s { %s }\n", compile.AddrSet(in.Name, v6), strings.Join(addrs, ", "))
+			}
+			if len(nets) > 0 {
 				fmt.Fprintf(&b, "add element inet gatehouse %s { %s }\n", compile.NetSet(in.Name, v6), strings.Join(nets, ", "))
 			}
 		}

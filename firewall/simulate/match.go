@@ -36,9 +36,15 @@ func (r resolver) ends(e firewall.Ends) ends {
 			}
 			out.in = append(out.in, r.aliases[m.Name])
 		case firewall.EndIfNet:
-			plain = append(plain, r.of(m.Name, firewall.PrefixRange)...)
+			for _, p := range r.of(m.Name) {
+				if !p.Addr().Is6() || !p.Addr().IsLinkLocalUnicast() { // every link is that network
+					plain = append(plain, firewall.PrefixRange(p))
+				}
+			}
 		case firewall.EndIfAddr:
-			plain = append(plain, r.of(m.Name, func(p netip.Prefix) firewall.AddrRange { return firewall.AddrRange{From: p.Addr(), To: p.Addr()} })...)
+			for _, p := range r.of(m.Name) {
+				plain = append(plain, firewall.AddrRange{From: p.Addr(), To: p.Addr()})
+			}
 		default:
 			if one, ok := m.Range(); ok {
 				plain = append(plain, one)
@@ -52,15 +58,12 @@ func (r resolver) ends(e firewall.Ends) ends {
 }
 
 // of is what the device of an interface has at the moment.
-func (r resolver) of(n firewall.Name, f func(netip.Prefix) firewall.AddrRange) (out []firewall.AddrRange) {
+func (r resolver) of(n firewall.Name) []netip.Prefix {
 	in, ok := r.cfg.Interface(n)
 	if !ok {
 		return nil
 	}
-	for _, p := range r.net.facts.Addrs[in.Device] {
-		out = append(out, f(p))
-	}
-	return out
+	return r.net.facts.Addrs[in.Device]
 }
 
 // matches reports whether an address is meant; local says that it is the box's own.

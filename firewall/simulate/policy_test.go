@@ -311,8 +311,9 @@ func (r *draw) packet(number int) firewall.Packet {
 	if v6 && p.Proto <= 2 {
 		p.Proto = 58
 	}
-	if r.chance(5) {
-		p.Proto, p.DstPort = 6, r.cfg.Admin.HTTPS
+	if own := r.facts.Addrs[p.In]; r.chance(10) && len(own) > 0 { // an administrator
+		at := pick(r, own...)
+		p.Src, p.Dst, p.Proto, p.DstPort = near(r, at), at.Addr(), 6, r.cfg.Admin.HTTPS
 	}
 	r.shape(&p)
 	return p
