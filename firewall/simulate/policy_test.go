@@ -314,6 +314,11 @@ func (r *draw) packet(number int) firewall.Packet {
 	if own := r.facts.Addrs[p.In]; r.chance(10) && len(own) > 0 { // an administrator
 		at := pick(r, own...)
 		p.Src, p.Dst, p.Proto, p.DstPort = near(r, at), at.Addr(), 6, r.cfg.Admin.HTTPS
+		if there := r.facts.Addrs[pick(r, devices...)]; len(there) > 0 && r.chance(30) { // by another port's address
+			if a := pick(r, there...).Addr(); a.Is4() == p.Src.Is4() {
+				p.Dst = a
+			}
+		}
 	}
 	r.shape(&p)
 	return p
