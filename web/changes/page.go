@@ -198,7 +198,7 @@ func (p *Pages) run(w http.ResponseWriter, r *http.Request, v commit.View, anywa
 		return err
 	}
 	s := result{Revision: done.Revision, Token: done.Token, Left: time.Until(done.Deadline), Human: done.Human,
-		Problems: done.Problems, Why: plan.Risk.Why, URLs: moved(v.Head, v.Config), First: len(v.Head.Interfaces) == 0}
+		Problems: done.Problems, Why: plan.Risk.Why, URLs: moved(v.Head, v.Config, page.ConnOf(r.Context()).Local), First: len(v.Head.Interfaces) == 0}
 	s.Frame = page.FrameFor(r, "Applied", "")
 	// The token is known here only; the bar must work before it refetches itself.
 	s.Frame.Bar.Undo = page.Undo{}
@@ -217,7 +217,7 @@ func (p *Pages) applied(w http.ResponseWriter, r *http.Request) error {
 		First: v.Revision.Number > 0 && v.Revision.Target == 0}
 	if v.Trial != nil {
 		s.Revision, s.Left, s.Human, s.Extends = v.Trial.Revision, time.Until(v.Trial.Deadline), v.Trial.Human, v.Trial.Extends
-		s.URLs = elsewhere(v.Head, r.Host)
+		s.URLs = elsewhere(v.Head, page.ConnOf(r.Context()).Local)
 		s.Problems, s.Other = v.Trial.Problems, map[bool]string{false: v.Trial.Account}[v.Trial.Mine]
 	} else {
 		s.Over = true

@@ -212,8 +212,12 @@ func (q question) revision() string {
 	return fmt.Sprint(q.Revision)
 }
 
-// moved is the addresses of the pages that are new in c.
-func moved(old, c firewall.Config) (list []string) {
+// moved is the addresses of the pages that are new in c, when the one that a
+// person's connection came to is not among those that stay.
+func moved(old, c firewall.Config, local netip.Addr) (list []string) {
+	if stays(c, local) {
+		return nil
+	}
 	was := urls(old)
 	for _, u := range urls(c) {
 		if !slices.Contains(was, u) {
@@ -223,18 +227,22 @@ func moved(old, c firewall.Config) (list []string) {
 	return list
 }
 
-// elsewhere is where the pages answer when that is not where this request came
-// to by address: the test moved them.
-func elsewhere(c firewall.Config, host string) []string {
-	now := urls(c)
-	name, _, err := net.SplitHostPort(host)
-	if err != nil {
-		name = strings.Trim(host, "[]")
-	}
-	if _, err := netip.ParseAddr(name); err != nil || slices.Contains(now, "https://"+host) {
+// elsewhere is where the pages answer when that is not where a connection came
+// to: the test moved them, and the old address stays for a while.
+func elsewhere(c firewall.Config, local netip.Addr) []string {
+	if !local.IsValid() || stays(c, local) {
 		return nil
 	}
-	return now
+	return urls(c)
+}
+
+// stays reports whether a configuration keeps an address of the box. One that
+// a provider gives cannot be told from it, so it is taken to stay.
+func stays(c firewall.Config, local netip.Addr) bool {
+	return local.IsLoopback() || slices.ContainsFunc(c.Interfaces, func(in firewall.Interface) bool {
+		mine := in.V4.Addr.Addr() == local || in.V6.Addr.Addr() == local
+		return in.On && local.IsValid() && (mine || in.V4.Mode == firewall.DHCP && in.Role != firewall.WAN)
+	})
 }
 
 // link is where an address is opened: with the token it needs no sign-in.

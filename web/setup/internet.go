@@ -43,7 +43,7 @@ func (w *wizard) showInternet(rw http.ResponseWriter, r *http.Request) error {
 }
 
 func (w *wizard) renderInternet(rw http.ResponseWriter, r *http.Request, status int, f internetForm) error {
-	return page.Render(rw, r, status, internetView(page.FrameFor(r, "Set up gatehouse", "/setup"), f))
+	return page.Render(rw, r, status, internetView(frame(r), f))
 }
 
 func (w *wizard) offer(device string) Offer {

@@ -42,7 +42,7 @@ func (w *wizard) showLocal(rw http.ResponseWriter, r *http.Request) error {
 }
 
 func (w *wizard) renderLocal(rw http.ResponseWriter, r *http.Request, status int, f localForm) error {
-	return page.Render(rw, r, status, localView(page.FrameFor(r, "Set up gatehouse", "/setup"), f))
+	return page.Render(rw, r, status, localView(frame(r), f))
 }
 
 // local saves the address of the local network and its DHCP range.

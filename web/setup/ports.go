@@ -42,7 +42,7 @@ func (w *wizard) showPorts(rw http.ResponseWriter, r *http.Request) error {
 }
 
 func (w *wizard) renderPorts(rw http.ResponseWriter, r *http.Request, status int, f portsForm) error {
-	return page.Render(rw, r, status, portsView(page.FrameFor(r, "Set up gatehouse", "/setup"), f))
+	return page.Render(rw, r, status, portsView(frame(r), f))
 }
 
 // here is the port with the address that this connection came in by.

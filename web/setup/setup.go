@@ -105,6 +105,14 @@ func (w *wizard) start(rw http.ResponseWriter, r *http.Request) error {
 	return page.Go(rw, r, "/setup/2")
 }
 
+// frame is the frame of a step behind the login. The bar does not count the
+// draft: it is half an answer, and the review comes as step 5.
+func frame(r *http.Request) page.Frame {
+	f := page.FrameFor(r, "Set up gatehouse", "/setup")
+	f.Bar.Pending = 0
+	return f
+}
+
 func who(r *http.Request) commit.Who {
 	s, _ := auth.SessionOf(r.Context())
 	return commit.Who{Account: s.Account, Door: "web", Addr: page.ConnOf(r.Context()).Peer}
