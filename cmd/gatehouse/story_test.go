@@ -346,6 +346,28 @@ func pass(id, in, src, dst string) firewall.Rule {
 // as the product itself would, before the box is started.
 func (s *story) seed(changes ...firewall.Change) {
 	s.Helper()
+	s.onPaper(func(w *commit.Writer, by commit.Who) error {
+		for _, c := range changes {
+			if err := w.Save(s.ctx, by, commit.AnyHash, c); err != nil {
+				return fmt.Errorf("%s: %w", c, err)
+			}
+		}
+		if _, err := w.Apply(s.ctx, by, commit.Options{}); err != nil {
+			return err
+		}
+		return w.Confirm(s.ctx, by, "", time.Now().Add(time.Hour))
+	})
+}
+
+// draft puts changes into the owner's draft, before the box is started.
+func (s *story) draft(changes ...firewall.Change) {
+	s.Helper()
+	s.onPaper(func(w *commit.Writer, by commit.Who) error { return w.Save(s.ctx, by, commit.AnyHash, changes...) })
+}
+
+// onPaper opens the state folder with the product's writer and a kernel of paper.
+func (s *story) onPaper(do func(w *commit.Writer, by commit.Who) error) {
+	s.Helper()
 	if err := os.MkdirAll(s.state, 0o700); err != nil {
 		s.Fatal(err)
 	}
@@ -359,20 +381,14 @@ func (s *story) seed(changes ...firewall.Change) {
 		Extra: (&box{disk: d}).accounts, Kernel: paper{}, Forwarding: func(context.Context, bool) error { return nil }, Cutter: paper{},
 		Reaches: func(firewall.Config, commit.Who) (bool, string) { return true, "" }, Publish: func(events.Event) {}, NewID: commit.NewID})
 	defer w.Close()
-	by := commit.Who{Account: ownerName, Door: "console"}
+	if err := w.Boot(s.ctx); err != nil {
+		s.Fatal(err)
+	}
 	a := auth.New(log, d.accounts, d.sessions, auth.NewHasher(), auth.NewThrottle(10, time.Minute))
 	if _, err := a.Create(s.ctx, ownerName, ownerPassword); err != nil && !errors.Is(err, auth.ErrTaken) {
 		s.Fatal(err)
 	}
-	for _, c := range changes {
-		if err := w.Save(s.ctx, by, commit.AnyHash, c); err != nil {
-			s.Fatalf("%s: %v", c, err)
-		}
-	}
-	if _, err := w.Apply(s.ctx, by, commit.Options{}); err != nil {
-		s.Fatal(err)
-	}
-	if err := w.Confirm(s.ctx, by, "", time.Now().Add(time.Hour)); err != nil {
+	if err := do(w, commit.Who{Account: ownerName, Door: "console"}); err != nil {
 		s.Fatal(err)
 	}
 }
