@@ -38,6 +38,7 @@ type desk struct {
 	reaches func(firewall.Config, commit.Who) (bool, string)
 	dry     error // what the kernel says to a dry run
 	applied int
+	network network // what the pages of the network see
 
 	mu  sync.Mutex // guards hit
 	hit map[firewall.ID]uint64
@@ -79,6 +80,7 @@ func newDesk(t *testing.T, start firewall.Config) *desk {
 		Hosts: func() []forwards.Host {
 			return []forwards.Host{{Addr: netip.MustParseAddr("192.168.1.120"), Name: "laptop"}}
 		}})...)
+	routes = append(routes, d.network.routes(d.w, who, behind.Now)...)
 	routes = append(routes, page.Route{Method: http.MethodGet, Path: "/", Serve: func(w http.ResponseWriter, r *http.Request) error {
 		return page.Go(w, r, "/rules")
 	}})
