@@ -24,6 +24,8 @@ type Item struct {
 	Time     time.Time
 	Door     string
 	Misfit   string // why it does not fit what runs now; "" = it fits
+	Theirs   string // with Misfit: the object as it runs; "" = it is gone
+	Yours    string // with Misfit: the object as the change would have it; "" = gone
 }
 
 // View is the configuration as one account sees it.
@@ -156,7 +158,9 @@ func (w *Writer) View(account string) View {
 	}
 	v.Objects = len(objects)
 	for _, m := range r.misfits {
-		v.Items[m.at].Misfit = m.why
+		it := &v.Items[m.at]
+		it.Misfit = m.why
+		it.Theirs, it.Yours = sides(head, d.Changes[:m.at+1], it.Ref)
 	}
 	if !v.Fits {
 		v.Config, v.Problems = head, nil

@@ -72,13 +72,22 @@ func (w *Writer) prepare(account string) (candidate, error) {
 // person has it and as it runs.
 func (w *Writer) stale(entries []Entry, head firewall.Config, m misfit) error {
 	ref := entries[m.at].Change.Ref()
-	yours := head
-	for _, e := range entries[:m.at+1] {
-		if next, err := e.Change.Apply(yours); err == nil {
-			yours = next
+	return &StaleError{Ref: ref, Yours: forced(head, entries[:m.at+1]), Theirs: head, Why: m.why}
+}
+
+// forced puts changes on head whoever else has changed their objects meanwhile.
+func forced(head firewall.Config, entries []Entry) firewall.Config {
+	for _, e := range entries {
+		if next, err := e.Change.Apply(head); err == nil {
+			head = next
 		}
 	}
-	return &StaleError{Ref: ref, Yours: yours, Theirs: head, Why: m.why}
+	return head
+}
+
+// sides is an object as it runs and as changes would have it, in words.
+func sides(head firewall.Config, entries []Entry, ref firewall.Ref) (theirs, yours string) {
+	return index(objects(head))[ref], index(objects(forced(head, entries)))[ref]
 }
 
 // Plan says what Apply would do, after asking the kernel. Errors: ErrNothing,
