@@ -179,13 +179,16 @@ func (b *box) reaches(c firewall.Config, who commit.Who) (bool, string) {
 	if device == "" {
 		return true, "" // the console, or an address that is no neighbour's: nothing to lose
 	}
-	return simulate.Reaches(c, simulate.Settled(c, facts), who.Addr, device)
+	return simulate.Reaches(c, facts, who.Addr, device)
 }
 
 func (b *box) publish(e events.Event) { b.bus.Publish(e) }
 
 // boot loads the last confirmed revision and starts what keeps it true.
 func (b *box) boot(ctx context.Context) error {
+	for _, c := range b.writer.Unconfirmed() {
+		b.link.Ours(c)
+	}
 	if err := b.writer.Boot(ctx); err != nil {
 		return fmt.Errorf("not even the lockdown rules could be loaded; forwarding is off: %w", err)
 	}

@@ -121,6 +121,17 @@ func (w *Writer) readRevisions() stored {
 	return s
 }
 
+// Unconfirmed is what may have run when the program ended without a confirm,
+// oldest first: Boot takes it back. Empty after Boot.
+func (w *Writer) Unconfirmed() (list []firewall.Config) {
+	for _, rec := range w.loose {
+		if c, err := unpack(rec.Doc); err == nil {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 // Boot brings what should run into the kernel: the last confirmed revision, or
 // in SAFE MODE the newest that verifies, or nothing at all. When the kernel has
 // exactly that already, nothing is reloaded and traffic never stops; else

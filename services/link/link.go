@@ -358,13 +358,32 @@ func (s *Service) own(list []want, have snapshot) {
 		if _, there := have.device(w.Device); !there || w.off {
 			continue
 		}
-		s.touched.on[w.Device] = true
-		if s.touched.addrs[w.Device] == nil {
-			s.touched.addrs[w.Device] = map[netip.Prefix]bool{}
+		s.claim(w)
+	}
+}
+
+// Ours tells that cfg ran before this program started, and runs no more: what it
+// wanted on the ports was set by us, and goes with the next Reload where that
+// wants something else. Without it the address of a revision that a crash took
+// back would stay, on a port without a role.
+func (s *Service) Ours(cfg firewall.Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range wishes(cfg, nil, nil) {
+		if !w.off {
+			s.claim(w)
 		}
-		for _, p := range w.addrs {
-			s.touched.addrs[w.Device][p] = true
-		}
+	}
+}
+
+// claim notes that what is wanted is ours. The caller holds mu.
+func (s *Service) claim(w want) {
+	s.touched.on[w.Device] = true
+	if s.touched.addrs[w.Device] == nil {
+		s.touched.addrs[w.Device] = map[netip.Prefix]bool{}
+	}
+	for _, p := range w.addrs {
+		s.touched.addrs[w.Device][p] = true
 	}
 }
 
