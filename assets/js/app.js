@@ -62,6 +62,13 @@
     notice().replaceChildren("You are signed out. What is on this page is still here: ", link, " and go on.");
   }
   const answered = status => status === 401 ? signedOut() : online(true);
+  // htmx may have looked at the page before its extension for streams was there: connect when both are.
+  setTimeout(() => {
+    const live = document.getElementById("live");
+    if (!live || !window.htmx) return;
+    live.setAttribute("hx-sse:connect", live.dataset.connect);
+    htmx.process(live);
+  });
   document.addEventListener("htmx:sse:error", e => e.detail.status ? answered(e.detail.status) : online(false));
   document.addEventListener("htmx:sse:after:connection", () => online(true));
   document.addEventListener("htmx:after:request", e => answered(e.detail.ctx?.response?.status));
