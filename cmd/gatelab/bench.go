@@ -15,7 +15,10 @@ import (
 // and fails when a figure could not be measured or is worse than wanted.
 func benches() map[string]func(ctx context.Context, b *measurement) error {
 	return map[string]func(ctx context.Context, b *measurement) error{
-		"idle": idle,
+		"apply":      apply,
+		"idle":       idle,
+		"pages":      pages,
+		"throughput": throughput,
 	}
 }
 
@@ -37,6 +40,16 @@ func (m *measurement) figure(name string, value, most float64, unit string) {
 		m.failed = append(m.failed, name)
 	}
 	fmt.Fprintf(m.Out, "%s: %.2f %s (at most %g) %s\n", name, value, unit, most, verdict)
+}
+
+// least prints one ratio and remembers it if it is below what is wanted.
+func (m *measurement) least(name string, value, least float64) {
+	verdict := "ok"
+	if value < least {
+		verdict = "TOO LITTLE"
+		m.failed = append(m.failed, name)
+	}
+	fmt.Fprintf(m.Out, "%s: %.3f (at least %g) %s\n", name, value, least, verdict)
 }
 
 // bench runs the named measurements, or all, one after the other, each in a lab of its own.

@@ -25,6 +25,7 @@ const usage = `usage: go run ./cmd/gatelab VERB
 
 func main() {
 	netlab.Main()
+	insideMain()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()

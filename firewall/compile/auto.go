@@ -82,8 +82,6 @@ func (b *builder) base() {
 	b.chain(ruleset.Chain{Name: "pre", Hook: &ruleset.Hook{Type: "filter", Name: "prerouting", Priority: mangle}, Rules: b.pre()})
 	b.chain(ruleset.Chain{Name: "input", Hook: &ruleset.Hook{Type: "filter", Name: "input", Priority: filter, Drop: true}, Rules: b.input()})
 	b.chain(ruleset.Chain{Name: "forward", Hook: &ruleset.Hook{Type: "filter", Name: "forward", Priority: filter, Drop: true}, Rules: b.forward()})
-	b.chain(ruleset.Chain{Name: "mss", Hook: &ruleset.Hook{Type: "filter", Name: "forward", Priority: mangle}, Rules: []ruleset.Rule{
-		line("auto/mss", "clamp MSS to the route", proto(6), ruleset.SYN{}, ruleset.ClampMSS{})}})
 }
 
 func line(origin ruleset.Origin, comment string, stmts ...ruleset.Stmt) ruleset.Rule {
@@ -94,9 +92,9 @@ func line(origin ruleset.Origin, comment string, stmts ...ruleset.Stmt) ruleset.
 // the box's own questions, a resolver in 10/8 behind the WAN say, still come in.
 func (b *builder) pre() []ruleset.Rule {
 	rules := []ruleset.Rule{
-		line("auto/loopback", "", devices(ruleset.IIFName, "lo"), accept),
 		line("auto/established", "", ruleset.VMap{Field: ruleset.CTStateField, Arms: []ruleset.Arm{
 			{Key: ruleset.U32(ruleset.StateEstablished), Verdict: accept}, {Key: ruleset.U32(ruleset.StateRelated), Verdict: accept}}}),
+		line("auto/loopback", "", devices(ruleset.IIFName, "lo"), accept),
 	}
 	rules = append(rules, b.dhcp()...)
 	rules = append(rules, b.neighbours()...)
@@ -186,8 +184,13 @@ func (b *builder) input() []ruleset.Rule {
 	return append(rules, b.dispatch()...)
 }
 
-// forward decides what goes through the box.
-func (b *builder) forward() []ruleset.Rule { return append([]ruleset.Rule{known()}, b.dispatch()...) }
+// forward decides what goes through the box. The MSS is clamped in the same
+// chain, before a SYN-ACK is accepted as known: a base chain of its own would
+// cost every packet one more hook.
+func (b *builder) forward() []ruleset.Rule {
+	clamp := line("auto/mss", "clamp MSS to the route", proto(6), ruleset.SYN{}, ruleset.ClampMSS{})
+	return append([]ruleset.Rule{clamp, known()}, b.dispatch()...)
+}
 
 // dispatch sends a packet to the list of its interface; what no rule decides is denied.
 func (b *builder) dispatch() (rules []ruleset.Rule) {
