@@ -1,13 +1,17 @@
 package store
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // ErrFull says that the disk has no room. What was there stays readable, and
 // writing works again as soon as there is room.
-var ErrFull = errors.New("the disk is full")
+var ErrFull error = full{}
+
+type full struct{}
+
+func (full) Error() string { return "the disk is full" }
+
+// Full lets those ask who do not know this package.
+func (full) Full() bool { return true }
 
 // ErrDamaged says that something that was kept cannot be read as it was written.
 type ErrDamaged struct {

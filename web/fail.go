@@ -61,6 +61,10 @@ func explain(err error) (page.Refused, bool) {
 	if e, ok := errors.AsType[auth.Throttled](err); ok {
 		return page.Refused{Status: http.StatusTooManyRequests, Title: "Too many tries", Text: e.Error()}, true
 	}
+	if e, ok := errors.AsType[fullDisk](err); ok && e.Full() {
+		return page.Refused{Status: http.StatusInsufficientStorage, Title: "The disk is full",
+			Text: "The disk is full. Nothing was changed, and what runs goes on. Make room on the box and try again."}, true
+	}
 	if ps, ok := errors.AsType[firewall.Problems](err); ok {
 		text := "Nothing was changed."
 		for _, p := range ps {
@@ -69,6 +73,12 @@ func explain(err error) (page.Refused, bool) {
 		return page.Refused{Status: http.StatusUnprocessableEntity, Title: "Not saved", Text: text}, true
 	}
 	return ofCommit(err)
+}
+
+// fullDisk is the error of a store that has no room.
+type fullDisk interface {
+	error
+	Full() bool
 }
 
 // broken is all that anybody outside learns of a fault of ours.

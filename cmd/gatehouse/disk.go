@@ -65,7 +65,7 @@ func (d *disk) use(db *store.DB) {
 	d.db, d.broken = db, nil
 	d.revisions, d.drafts = store.NewLog[commit.Record](db, "revisions"), store.NewTable[commit.Draft](db, "drafts")
 	d.accounts.set(store.NewTable[auth.Account](db, "accounts"))
-	d.sessions.set(store.NewTable[auth.Session](db, "sessions"))
+	d.sessions.set(auth.NewSpill[auth.Session](d.log, store.NewTable[auth.Session](db, "sessions")))
 	d.secrets.set(store.NewTable[string](db, "secrets"))
 	d.chosen.set(store.NewTable[netip.Prefix](db, "setup-ports"))
 }
