@@ -237,6 +237,7 @@ func wantStatus(t *testing.T, a answer, status int) {
 
 // text is a page without its tags.
 func text(html string) string {
+	html = strings.NewReplacer("<code>", "`", "</code>", "`").Replace(html) // as the messages are written
 	var b strings.Builder
 	in := false
 	for _, r := range html {

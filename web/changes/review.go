@@ -55,12 +55,19 @@ func (s review) objects() (list []object) {
 	}
 	for i := range list {
 		for _, w := range s.Plan.Words {
-			if w.Ref == list[i].Ref {
+			if w.Ref == list[i].Ref && !list[i].says(w) {
 				list[i].Words = append(list[i].Words, w)
 			}
 		}
 	}
 	return list
+}
+
+// says reports whether the change's own sentence tells all that a word does.
+func (o object) says(w commit.Word) bool {
+	return slices.ContainsFunc(o.Sentences, func(t string) bool {
+		return strings.Contains(strings.ToLower(t), strings.ToLower(w.Text))
+	})
 }
 
 // also is what changes with the draft and is no change of its own: the rule of
