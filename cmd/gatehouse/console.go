@@ -24,10 +24,18 @@ import (
 	"gatehouse/web/page"
 )
 
-const codeKey = "setup-code"
+// The keys of what the console keeps.
+const (
+	codeKey = "setup-code"
+	overKey = "started-over" // there was a configuration before
+)
 
-// setupCodeNow is the code on the console: "" once there is an administrator.
+// setupCodeNow is the code on the console: "" once there is an administrator,
+// and in SAFE MODE, which must not lead to the wizard by itself.
 func (b *box) setupCodeNow() string {
+	if b.writer.Status().SafeMode != "" {
+		return ""
+	}
 	if any, err := b.auth.Any(); err != nil || any {
 		return ""
 	}
@@ -54,6 +62,8 @@ func (b *box) newCode(ctx context.Context, anew bool) (string, error) {
 		return "", errors.New("this box has an administrator; there is no setup code. Forgot the password? gatehouse passwd NAME")
 	case anew && any && !safe:
 		return "", errors.New("this box has an administrator and is not in SAFE MODE; there is nothing to start over")
+	case !anew && safe:
+		return "", errors.New("SAFE MODE: what this box knew is lost or damaged, its accounts too. `gatehouse setup-code --new` starts over without them")
 	case anew && safe:
 		if err := b.startOver(ctx); err != nil {
 			return "", err
@@ -72,6 +82,10 @@ func (b *box) startOver(ctx context.Context) error {
 	if err := b.writer.Restore(ctx, commit.Who{Account: "console", Door: "console"}, 0); err != nil {
 		return err
 	}
+	if err := b.disk.secrets.Put(overKey, "yes"); err != nil {
+		return err
+	}
+	b.setup.lose()
 	all, err := b.disk.accounts.All()
 	if err != nil {
 		return err

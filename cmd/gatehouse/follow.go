@@ -190,6 +190,7 @@ func (b *box) portsChanged() {
 // lockdownPorts opens the pages, and nothing else, on the ports that look like
 // local ones: in SAFE MODE without a configuration the owner must get in.
 func (b *box) lockdownPorts(ctx context.Context) {
+	b.setup.lose()
 	if err := b.kernel.Apply(ctx, b.setup.rules()); err != nil {
 		b.log.Error("open the pages in lockdown", "err", err)
 		return

@@ -189,6 +189,9 @@ func (b *box) boot(ctx context.Context) error {
 	for _, c := range b.writer.Unconfirmed() {
 		b.link.Ours(c)
 	}
+	if _, over, err := b.disk.secrets.Get(overKey); err != nil || over {
+		b.setup.lose()
+	}
 	if err := b.writer.Boot(ctx); err != nil {
 		return fmt.Errorf("not even the lockdown rules could be loaded; forwarding is off: %w", err)
 	}

@@ -35,6 +35,7 @@ type setupPorts struct {
 	mu    sync.Mutex // guards the rest
 	ports map[string]seen
 	gw    map[string]netip.Addr // default gateways of ports in use
+	lost  bool                  // the box was set up once: what the ports have is its own
 }
 
 // seen is one port and what was seen there since its cable came. Its Link is
@@ -77,6 +78,15 @@ func (s *setupPorts) remember(only []string) error {
 		s.ports[device] = p
 	}
 	return nil
+}
+
+// lose tells that the box was set up and has lost it all. Its ports have
+// addresses because it gave them some, so none is a way in for tcp/22: that
+// would open the machine to the neighbours on the internet side.
+func (s *setupPorts) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = true
 }
 
 // devices is the ports that are ours.
@@ -199,7 +209,9 @@ func (s *setupPorts) config() firewall.Config {
 			if s.gw[device].IsValid() && len(s.ports) > 1 {
 				in.Role = firewall.Other // it leads outside: tcp/22 only
 			}
-			c.Rules = append(c.Rules, sshRule(in.Name))
+			if !s.lost {
+				c.Rules = append(c.Rules, sshRule(in.Name))
+			}
 		case p.Offer.Made() && len(s.ports) == 1:
 			in.V4.Mode = firewall.DHCP // one port only: the pages answer on it
 		case p.Offer.Made():
