@@ -224,7 +224,7 @@ func span(d time.Duration) string {
 	switch d = d.Abs(); {
 	case d < 90*time.Second:
 		return page.Count(int(d.Seconds()+0.5), "second")
-	case d < 90*time.Minute:
+	case d < 2*time.Hour:
 		return page.Count(int(d.Minutes()+0.5), "minute")
 	case d < 36*time.Hour:
 		return page.Count(int(d.Hours()+0.5), "hour")
