@@ -3,15 +3,17 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 
+	"gatehouse/firewall"
 	"gatehouse/firewall/netlab"
 )
 
 // port-forward (C05, C06, C07): made in the form, by people, on real packets.
 func TestForwardPorts(t *testing.T) {
-	s, owner := athome(t)
+	s, owner := athome(t, firewall.AddAlias{Alias: firewall.Alias{Name: "NOBODY", Kind: firewall.Addresses}})
 	for port := uint16(9000); port <= 9010; port++ {
 		s.echo(s.lab.LAN1, port)
 	}
@@ -45,6 +47,7 @@ func TestForwardPorts(t *testing.T) {
 		}
 	})
 	t.Run("C05 only these sources", func(t *testing.T) { s.onlyFrom(t, owner) })
+	t.Run("C05 an empty alias", func(t *testing.T) { s.fromNobody(t, owner) })
 	t.Run("C07 reflection", func(t *testing.T) { s.reflection(t, owner) })
 }
 
@@ -59,6 +62,19 @@ func (s *story) onlyFrom(t *testing.T, owner *person) {
 	for _, from := range []string{"203.0.113.8:0", "198.51.100.11:0", netlab.Gateway4 + ":0"} {
 		if !s.refused(s.lab.Inet, "tcp", from, wanAddr+":2222") {
 			t.Errorf("%s may use a forward that is for 203.0.113.7 only", from)
+		}
+	}
+}
+
+// C05: an alias with nobody in it lets nobody in, and says so.
+func (s *story) fromNobody(t *testing.T, owner *person) {
+	owner.runNow("/forwards/new", forward("dport", "2223", "to", lan1Addr, "to_port", "22", "only", "1", "from", "NOBODY", "descr", "for nobody"))
+	if page := text(owner.get("/forwards").body); !strings.Contains(page, "NOBODY is empty") {
+		t.Errorf("the page does not warn of the empty alias:\n%s", page)
+	}
+	for _, from := range []string{"203.0.113.7:0", "203.0.113.8:0"} {
+		if !s.refused(s.lab.Inet, "tcp", from, wanAddr+":2223") {
+			t.Errorf("%s may use a forward that is for nobody", from)
 		}
 	}
 }
