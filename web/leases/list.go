@@ -225,7 +225,7 @@ func span(d time.Duration) string {
 	case d < 90*time.Second:
 		return page.Count(int(d.Seconds()+0.5), "second")
 	case d < 2*time.Hour:
-		return page.Count(int(d.Minutes()+0.5), "minute")
+		return fmt.Sprintf("%d min", int(d.Minutes()+0.5))
 	case d < 36*time.Hour:
 		return page.Count(int(d.Hours()+0.5), "hour")
 	}
