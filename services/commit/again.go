@@ -26,3 +26,17 @@ func (w *Writer) Again(ctx context.Context) error {
 	w.mu.Unlock()
 	return nil
 }
+
+// InLockdown calls f when nothing passes because of a lockdown, and else does
+// nothing. f has the turn: what it does to the kernel cannot meet an Apply or a
+// Restore half way. The error is ctx's.
+func (w *Writer) InLockdown(ctx context.Context, f func(context.Context)) error {
+	if err := w.turn.take(ctx); err != nil {
+		return err
+	}
+	defer w.turn.release()
+	if w.Status().Lockdown {
+		f(ctx)
+	}
+	return nil
+}

@@ -228,6 +228,10 @@ func (w *Writer) Foreign(ctx context.Context) error {
 		w.lockdown(ctx, fmt.Sprintf("revision %d could not be put back after a foreign change: %v", rev.Number, err))
 		return err
 	}
+	// What got in while the rules were gone must not stay as a known connection.
+	if err := w.deps.Cutter.Cut(ctx, config); err != nil {
+		w.log.Error("cut connections after a foreign change", "err", err)
+	}
 	w.forwarding(ctx, true)
 	w.mu.Lock()
 	w.status.Healed++

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -138,6 +139,10 @@ func TestNothingThatVerifiesIsLockdown(t *testing.T) {
 		t.Fatalf("runs %s, forwarding %v", stamp, on)
 	}
 	checkReadOnly(t, b)
+	called := 0
+	if err := w.InLockdown(t.Context(), func(context.Context) { called++ }); err != nil || called != 1 {
+		t.Fatalf("called %d times in lockdown: %v", called, err)
+	}
 	// Starting over is possible, by a person's word.
 	if err := w.Restore(t.Context(), Who{"console", "console", alice.Addr}, 0); err == nil {
 		t.Fatal("accounts that no snapshot holds cannot be restored; this test's Reopen must have refused")

@@ -286,7 +286,7 @@ func TestForeignChangeClosesFirstAndHeals(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.inKernel()
-	if b.steps[0] != "forwarding false" || b.steps[len(b.steps)-1] != "forwarding true" || b.w.Status().Healed != 1 {
+	if b.steps[0] != "forwarding false" || b.steps[len(b.steps)-1] != "forwarding true" || b.steps[len(b.steps)-2] != "cut" || b.w.Status().Healed != 1 {
 		t.Fatalf("%v, healed %d", b.steps, b.w.Status().Healed)
 	}
 }
