@@ -86,9 +86,9 @@ type linkReloader struct {
 func (l *linkReloader) Name() string { return "interfaces" }
 
 // Reload makes the ports follow. It is called after the rules were verified, so
-// packets may pass between the ports; as delivered they never do.
+// packets may pass between the ports; as delivered and in lockdown they never do.
 func (l *linkReloader) Reload(ctx context.Context, cfg firewall.Config) error {
-	forward := l.box.link.SetForwarding(cfg.Stamp() != factoryStamp)
+	forward := l.box.link.SetForwarding(cfg.Stamp() != factoryStamp && !l.box.writer.Status().Lockdown)
 	cfg = l.box.setup.meaning(cfg)
 	l.mu.Lock()
 	back := cfg.Stamp() == l.past.Stamp() // taken back: nothing of the new one stays
@@ -109,12 +109,12 @@ func (l *linkReloader) Reload(ctx context.Context, cfg firewall.Config) error {
 	return errors.Join(forward, err)
 }
 
-// settle drops the old address, if nothing newer runs.
+// settle drops the old address, if nothing newer runs. It holds mu so that what
+// comes after it is the last that the ports hear.
 func (l *linkReloader) settle(cfg firewall.Config) {
 	l.mu.Lock()
-	current := l.now.Stamp() == cfg.Stamp()
-	l.mu.Unlock()
-	if !current {
+	defer l.mu.Unlock()
+	if l.now.Stamp() != cfg.Stamp() || l.box.writer.Status().Lockdown {
 		return
 	}
 	if err := l.box.link.Reload(context.Background(), cfg); err != nil {
@@ -190,16 +190,32 @@ func (b *box) portsChanged() {
 // lockdownPorts opens the pages, and nothing else, on the ports that look like
 // local ones: in SAFE MODE without a configuration the owner must get in.
 func (b *box) lockdownPorts(ctx context.Context) {
-	b.setup.lose()
+	if err := b.writer.InLockdown(ctx, b.openPages); err != nil {
+		b.log.Error("open the pages in lockdown", "err", err)
+	}
+}
+
+// openPages is lockdownPorts with the turn.
+func (b *box) openPages(ctx context.Context) {
 	if err := b.kernel.Apply(ctx, b.setup.rules()); err != nil {
 		b.log.Error("open the pages in lockdown", "err", err)
 		return
 	}
 	cfg := b.setup.config()
+	// Where forwarding cannot be switched off, known connections would go on for ever.
+	if err := b.cutter.Cut(ctx, cfg); err != nil {
+		b.log.Error("cut connections in lockdown", "err", err)
+	}
 	if err := b.link.Reload(ctx, cfg); err != nil {
 		b.log.Error("bring the ports up in lockdown", "err", err)
 	}
 	if err := b.dhcp.Reload(ctx, cfg); err != nil {
 		b.log.Error("serve DHCP in lockdown", "err", err)
 	}
+	if b.opened.Load() { // the rules open the factory's ports, whichever the configuration had
+		if err := b.server.Listen(cfg.Admin.HTTPS, cfg.Admin.HTTP); err != nil {
+			b.log.Error("listen in lockdown", "err", err)
+		}
+	}
+	b.covers()
 }
