@@ -197,6 +197,7 @@ func (b *box) lockdownPorts(ctx context.Context) {
 
 // openPages is lockdownPorts with the turn.
 func (b *box) openPages(ctx context.Context) {
+	b.setup.lose()
 	if err := b.kernel.Apply(ctx, b.setup.rules()); err != nil {
 		b.log.Error("open the pages in lockdown", "err", err)
 		return
