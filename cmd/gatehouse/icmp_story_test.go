@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gatehouse/firewall/netlab"
 )
 
@@ -110,5 +112,100 @@ func readUntil(c net.Conn, word string) error {
 		if err != nil || strings.Contains(line, word) {
 			return err
 		}
+	}
+}
+
+// C14, T01: what a WAN must not say: redirects, also of connections that are
+// known, router advertisements, and neighbour discovery from afar.
+func TestWANMayNotRedirect(t *testing.T) {
+	s, _ := athome(t)
+	s.echo(s.lab.Inet, 7000)
+	flow := s.keepAsking(s.lab.LAN1, "udp", lan1Addr+":5060", netlab.Gateway4+":7000", 100*time.Millisecond)
+	s.flows(flow, "the call")
+	s.watch(s.lab.LAN1, "redirects", "icmp type redirect", "unreachable", "icmp type destination-unreachable")
+	s.watch(s.lab.Box, "redirects", "iifname eth0 icmp type redirect")
+	s.watch(s.lab.Inet, "advertised", "ip6 saddr "+netlab.BoxWAN6+" icmpv6 type nd-neighbor-advert")
+
+	// The head of a packet of the call as the internet side saw it: its source port stays what it was.
+	about := func(kind, code byte) []byte {
+		src, dst := netip.MustParseAddr(wanAddr).As4(), netip.MustParseAddr(netlab.Gateway4).As4()
+		other := netip.MustParseAddr("203.0.113.9").As4()
+		p := append([]byte{kind, code, 0, 0}, other[:]...)
+		if kind != 5 {
+			p = []byte{kind, code, 0, 0, 0, 0, 0, 0}
+		}
+		p = append(p, 0x45, 0, 0, 32, 0, 1, 0, 0, 63, 17, 0, 0)
+		p = append(append(p, src[:]...), dst[:]...)
+		sum(p[8:28], 10)
+		p = append(p, 5060>>8, 5060&255, 7000>>8, 7000&255, 0, 12, 0, 0)
+		sum(p, 2)
+		return p
+	}
+	s.sendRaw(s.lab.Inet, unix.AF_INET, unix.IPPROTO_ICMP, 64, wanAddr, about(3, 1))
+	s.until("an ICMP error of the call comes in", func() bool { return s.count(s.lab.LAN1, "unreachable") > 0 })
+	s.sendRaw(s.lab.Inet, unix.AF_INET, unix.IPPROTO_ICMP, 64, wanAddr, about(5, 1))
+	s.sendRaw(s.lab.Inet, unix.AF_INET, unix.IPPROTO_ICMP, 64, wanAddr, about(3, 1))
+	s.until("the error after the redirect comes in", func() bool { return s.count(s.lab.LAN1, "unreachable") > 1 })
+	if s.count(s.lab.Box, "redirects") != 1 {
+		t.Error("the redirect never came to the box")
+	}
+	s.zero(s.lab.LAN1, "redirects")
+
+	// The internet side knows its neighbour for good, so that it asks only what is asked here.
+	mac := strings.TrimSpace(s.runs(s.lab.Box, "cat", "/sys/class/net/eth0/address"))
+	s.runs(s.lab.Inet, "ip", "-6", "neigh", "replace", netlab.BoxWAN6, "lladdr", mac, "nud", "permanent", "dev", "eth0")
+	box := netip.MustParseAddr(netlab.BoxWAN6).As16()
+	solicit := append([]byte{135, 0, 0, 0, 0, 0, 0, 0}, box[:]...)
+	for _, m := range []struct {
+		what string
+		hops int
+		body []byte
+	}{
+		{"a router advertisement", 255, []byte{134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0}},
+		{"a redirect", 255, append(append([]byte{137, 0, 0, 0, 0, 0, 0, 0}, box[:]...), box[:]...)},
+		{"neighbour discovery from afar", 64, solicit},
+	} {
+		was, heard := s.hits("default"), s.count(s.lab.Inet, "advertised")
+		s.sendRaw(s.lab.Inet, unix.AF_INET6, unix.IPPROTO_ICMPV6, m.hops, netlab.BoxWAN6, m.body)
+		s.until(m.what+" is denied", func() bool { return s.hits("default") > was })
+		if n := s.count(s.lab.Inet, "advertised"); n != heard {
+			t.Errorf("%s was answered", m.what)
+		}
+	}
+	s.sendRaw(s.lab.Inet, unix.AF_INET6, unix.IPPROTO_ICMPV6, 255, netlab.BoxWAN6, solicit)
+	s.until("a neighbour is answered", func() bool { return s.count(s.lab.Inet, "advertised") > 0 })
+	s.flows(flow, "the call")
+}
+
+// sum puts the internet checksum (RFC 1071) of b at an offset.
+func sum(b []byte, at int) {
+	n := uint32(0)
+	for i := 0; i < len(b); i += 2 {
+		n += uint32(b[i])<<8 | uint32(b[i+1])
+	}
+	n = n>>16 + n&0xffff
+	n = ^(n>>16 + n)
+	b[at], b[at+1] = byte(n>>8), byte(n)
+}
+
+// sendRaw sends one message of a protocol; the kernel fills in ICMPv6 checksums.
+func (s *story) sendRaw(h *netlab.Host, family, proto, hops int, to string, body []byte) {
+	s.Helper()
+	if err := h.Do(func() error {
+		fd, err := unix.Socket(family, unix.SOCK_RAW, proto)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		addr := netip.MustParseAddr(to)
+		if addr.Is4() {
+			return unix.Sendto(fd, body, 0, &unix.SockaddrInet4{Addr: addr.As4()})
+		}
+		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, hops); err != nil {
+			return err
+		}
+		return unix.Sendto(fd, body, 0, &unix.SockaddrInet6{Addr: addr.As16()})
+	}); err != nil {
+		s.Fatal(err)
 	}
 }
