@@ -38,7 +38,8 @@ type Server struct {
 	mu     sync.Mutex // guards the fields below
 	secure net.Listener
 	plain  net.Listener
-	port   uint16 // of secure, for the redirect
+	port   uint16                  // of secure, for the redirect
+	bound  map[uint16]net.Listener // open, and not served yet
 	wait   sync.WaitGroup
 }
 
@@ -74,6 +75,35 @@ func NewServer(ctx context.Context, log *slog.Logger, h http.Handler, cert *Cert
 	return s
 }
 
+// Bind opens ports of all addresses without answering yet: who cannot have them
+// learns it before anything else is done. The next Listen serves on those that it
+// names and closes the others. An error (a port that is taken) leaves none open.
+func (s *Server) Bind(ports ...uint16) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bound = map[uint16]net.Listener{}
+	for _, port := range ports {
+		l, err := s.open(nil, port)
+		if err != nil {
+			return errors.Join(err, s.unbind())
+		}
+		if l != nil {
+			s.bound[port] = l
+		}
+	}
+	return nil
+}
+
+// unbind closes what Bind opened and nobody serves. The caller holds mu.
+func (s *Server) unbind() error {
+	var errs []error
+	for port, l := range s.bound {
+		errs = append(errs, l.Close())
+		delete(s.bound, port)
+	}
+	return errors.Join(errs...)
+}
+
 // Listen serves on these ports of all addresses; plain 0 means no redirect.
 // Ports that are open already stay as they are; others are closed after the
 // new ones are open, and connections on them go on. An error (a port that is
@@ -95,7 +125,7 @@ func (s *Server) Listen(https, plain uint16) error {
 	s.port = https
 	s.secure = s.change(s.secure, secure, func(l net.Listener) error { return s.https.ServeTLS(l, "", "") })
 	s.plain = s.change(s.plain, redirect, s.http.Serve)
-	return nil
+	return s.unbind()
 }
 
 // Serve serves on listeners that are open already: port 0 in tests, or sockets
@@ -115,6 +145,9 @@ func (s *Server) Serve(secure, plain net.Listener) {
 // Close stops listening and ends every connection.
 func (s *Server) Close() error {
 	err := errors.Join(s.https.Close(), s.http.Close())
+	s.mu.Lock()
+	err = errors.Join(err, s.unbind())
+	s.mu.Unlock()
 	s.wait.Wait()
 	return err
 }
@@ -128,6 +161,10 @@ func (s *Server) open(have net.Listener, port uint16) (net.Listener, error) {
 		if a, ok := have.Addr().(*net.TCPAddr); ok && a.Port == int(port) {
 			return have, nil
 		}
+	}
+	if l := s.bound[port]; l != nil {
+		delete(s.bound, port)
+		return l, nil
 	}
 	l, err := net.Listen("tcp", ":"+strconv.Itoa(int(port)))
 	if err != nil {

@@ -107,3 +107,31 @@ func TestLoginPageSaysSafeMode(t *testing.T) {
 		t.Error("the login page does not show the fingerprint of the certificate")
 	}
 }
+
+func TestBindTakesPortsBeforeItAnswers(t *testing.T) {
+	r := newRig(t)
+	s := NewServer(context.Background(), slog.New(slog.DiscardHandler), r.handler, r.cert)
+	defer s.Close()
+	taken := listen(t)
+	defer taken.Close()
+	first := freePort(t)
+	if err := s.Bind(first, uint16(taken.Addr().(*net.TCPAddr).Port)); err == nil || !strings.Contains(err.Error(), "in use") {
+		t.Fatalf("a taken port: %v", err)
+	}
+	if err := s.Bind(first); err != nil {
+		t.Fatalf("the refusal kept a port open: %v", err)
+	}
+	addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(first)}).String()
+	if l, err := net.Listen("tcp", addr); err == nil {
+		l.Close()
+		t.Error("a bound port is free for others")
+	}
+	if err := s.Listen(first, 0); err != nil {
+		t.Fatal(err)
+	}
+	c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		t.Fatalf("it does not answer: %v", err)
+	}
+	c.Close()
+}

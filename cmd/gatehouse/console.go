@@ -128,9 +128,12 @@ func (b *box) status() api.Status {
 // pages is where the web pages answer: the addresses of the local interfaces.
 func (b *box) pages() (out []string) {
 	c, _ := b.writer.Running()
+	if c = b.setup.meaning(c); b.writer.Status().Lockdown {
+		c = b.setup.config()
+	}
 	port := c.Admin.HTTPS
 	facts := b.link.Facts()
-	for _, in := range b.setup.meaning(c).Interfaces {
+	for _, in := range c.Interfaces {
 		if in.Role != firewall.LAN || !in.On {
 			continue
 		}
@@ -161,7 +164,7 @@ func (b *box) say(format string, args ...any) { fmt.Fprintf(b.out, format+"\n", 
 // announce tells the person at the screen where to go.
 func (b *box) announce() {
 	st := b.writer.Status()
-	_, rev := b.writer.Running()
+	c, rev := b.writer.Running()
 	if st.SafeMode != "" {
 		b.say("SAFE MODE: %s", st.SafeMode)
 		b.say("way out: gatehouse restore N, or gatehouse setup-code --new to start over")
@@ -171,6 +174,9 @@ func (b *box) announce() {
 	}
 	for _, s := range b.settings() {
 		b.say("%s", s)
+	}
+	for _, w := range c.Warnings() {
+		b.say("warning: %s", w.Text)
 	}
 	if code := b.setupCodeNow(); code != "" && st.SafeMode == "" {
 		b.say("setup code: %s", code)

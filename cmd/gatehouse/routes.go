@@ -47,15 +47,29 @@ func (b *box) routes(ctx context.Context) error {
 	return nil
 }
 
+// admin is how the pages are reached.
+func (b *box) admin() firewall.Admin {
+	c, _ := b.writer.Running()
+	if c.Admin.HTTPS == 0 { // lockdown has no configuration
+		return firewall.Factory().Admin
+	}
+	return c.Admin
+}
+
+// bind takes the ports of the pages before anything in the kernel is touched.
+func (b *box) bind() error {
+	a := b.admin()
+	if err := b.server.Bind(a.HTTPS, a.HTTP); err != nil {
+		return fmt.Errorf("the web pages cannot start: %w; stop the program that has the port (`ss -ltnp` shows it); nothing was changed", err)
+	}
+	return nil
+}
+
 // open lets people in: the pages and the socket.
 func (b *box) open(ctx context.Context) error {
 	b.covers()
-	c, _ := b.writer.Running()
-	admin := c.Admin
-	if admin.HTTPS == 0 { // lockdown has no configuration
-		admin = firewall.Factory().Admin
-	}
-	if err := b.server.Listen(admin.HTTPS, admin.HTTP); err != nil {
+	a := b.admin()
+	if err := b.server.Listen(a.HTTPS, a.HTTP); err != nil {
 		return fmt.Errorf("the web pages cannot start: %w", err)
 	}
 	b.opened.Store(true)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,13 +92,16 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 	defer b.wait.Wait()
 	defer stop()
 	defer b.writer.Close()
+	defer b.server.Close()
+	if err := b.bind(); err != nil {
+		return err
+	}
 	if err := b.boot(ctx); err != nil {
 		return err
 	}
 	if err := b.open(ctx); err != nil {
 		return err
 	}
-	defer b.server.Close()
 	b.announce()
 	<-ctx.Done()
 	b.log.Info("stopping; the rules stay in the kernel")
@@ -106,6 +110,9 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 
 // build makes every part whole; nothing in the kernel is touched yet.
 func (b *box) build(ctx context.Context) (err error) {
+	if err := capable(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(b.state, 0o700); err != nil {
 		return fmt.Errorf("make state folder: %w", err)
 	}
@@ -146,6 +153,11 @@ func (b *box) build(ctx context.Context) (err error) {
 func (b *box) ours() error {
 	if err := b.setup.remember(b.ports); err != nil {
 		return err
+	}
+	for _, device := range b.ports {
+		if there := b.setup.devices(); !slices.Contains(there, device) {
+			return fmt.Errorf("there is no Ethernet port %q; there are: %s; nothing was changed", device, strings.Join(b.link.Ports(), ", "))
+		}
 	}
 	if found := link.Managers(b.setup.devices()); len(found) > 0 {
 		return fmt.Errorf("another program manages our ports: %s. Stop it, or name the ports that are ours with --ports; nothing was changed",

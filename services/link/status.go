@@ -18,11 +18,11 @@ import (
 type Port struct {
 	Device   string
 	Present  bool
-	Up       bool // switched on
-	Link     bool // the cable is in
-	MAC      firewall.MAC
-	Driver   string // empty: unknown
-	Speed    int    // Mbit/s; 0: unknown, or no link
+	Up       bool         // switched on
+	Link     bool         // the cable is in
+	MAC      firewall.MAC `json:",omitzero"` // empty when the port is not there
+	Driver   string       // empty: unknown
+	Speed    int          // Mbit/s; 0: unknown, or no link
 	MTU      int
 	Addrs    []netip.Prefix // with link-local IPv6
 	Name     firewall.Name  // of the interface it is configured as, or empty
