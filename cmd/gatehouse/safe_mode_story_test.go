@@ -382,6 +382,14 @@ func TestSafeModeIsNotForAFullDisk(t *testing.T) {
 		}
 	}
 
+	s.kill()
+	s.serve() // also a start needs no room
+	if st := s.status(); st.SafeMode != "" || st.Revision.Number != n || !same(s.rules(), rules) {
+		t.Errorf("a start on a full disk: %+v", st)
+	}
+	running.ping("after a start on a full disk")
+	owner = s.signedIn()
+
 	s.runs(s.lab.Box, "rm", filepath.Join(small, "fill"))
 	owner.post("/rules/new", rule("descr", "after the space", "dst", "203.0.113.1"))
 	owner.apply()
