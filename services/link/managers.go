@@ -1,7 +1,9 @@
 package link
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -38,7 +40,11 @@ func managers(proc, run string, devices []string) (found []string) {
 		}
 		home := filepath.Join(proc, dir.Name())
 		// A process may end while it is looked at: then it manages nothing.
-		if ns, err := os.Readlink(filepath.Join(home, "ns/net")); err != nil || ns != ours {
+		// Without CAP_SYS_PTRACE, as under the unit, the namespace of others cannot be
+		// read: they count as ours, and what they wrote down about the device decides.
+		ns, err := os.Readlink(filepath.Join(home, "ns/net"))
+		hidden := errors.Is(err, fs.ErrPermission)
+		if err != nil && !hidden || err == nil && ns != ours {
 			continue
 		}
 		line, err := os.ReadFile(filepath.Join(home, "cmdline"))
@@ -54,7 +60,7 @@ func managers(proc, run string, devices []string) (found []string) {
 		}
 		name := strings.TrimSuffix(filepath.Base(args[0]), ":") // dhcpcd calls itself "dhcpcd: eth0"
 		for _, device := range devices {
-			if manages(run, name, args[1:], device) {
+			if manages(run, name, args[1:], device) && !(hidden && slices.Contains(dhcpClients, name) && !slices.Contains(args, device)) {
 				found = append(found, fmt.Sprintf("%s (process %d) on %s", name, pid, device))
 			}
 		}

@@ -45,7 +45,8 @@ func wishes(cfg firewall.Config, leases map[string]wan.Lease, keep map[string][]
 	}
 	for n := range list {
 		for _, p := range keep[list[n].Device] {
-			if !list[n].off && !slices.Contains(list[n].addrs, p) && !claimed(list, n, p) {
+			// On a WAN it would be an address of the wrong side, for forwards too.
+			if !list[n].off && list[n].Role != firewall.WAN && !slices.Contains(list[n].addrs, p) && !claimed(list, n, p) {
 				list[n].addrs = append(list[n].addrs, p)
 			}
 		}
