@@ -40,3 +40,22 @@ func (w *Writer) InLockdown(ctx context.Context, f func(context.Context)) error 
 	}
 	return nil
 }
+
+// Check reads the rules back and, where they are not those that should run,
+// does what Foreign does: for changes that nobody was there to hear of.
+func (w *Writer) Check(ctx context.Context) error {
+	if err := w.turn.take(ctx); err != nil {
+		return err
+	}
+	config, _ := w.Running()
+	var wrong error
+	if !w.Status().Lockdown {
+		wrong = w.deps.Kernel.Verify(ctx, compile.Compile(config))
+	}
+	w.turn.release()
+	if wrong == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	w.log.Warn("the rules in the kernel are not ours", "err", wrong)
+	return w.Foreign(ctx)
+}

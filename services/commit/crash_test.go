@@ -278,6 +278,19 @@ func TestDryRunRefusalChangesNothing(t *testing.T) {
 	}
 }
 
+func TestCheckHealsWhatNobodyHeardOf(t *testing.T) {
+	b := settledBox(t)
+	b.steps = nil
+	if err := b.w.Check(t.Context()); err != nil || b.w.Status().Healed != 0 || slices.Contains(b.steps, "forwarding false") {
+		t.Fatalf("nothing was wrong: %v %v", b.steps, err)
+	}
+	b.kernel.Stamp = "" // nft flush ruleset
+	if err := b.w.Check(t.Context()); err != nil || b.w.Status().Healed != 1 {
+		t.Fatalf("%v %v", b.steps, err)
+	}
+	b.inKernel()
+}
+
 func TestForeignChangeClosesFirstAndHeals(t *testing.T) {
 	b := settledBox(t)
 	b.kernel.Stamp = "" // nft flush ruleset
