@@ -229,7 +229,7 @@ func (t *talk) ping(when string) {
 	}
 }
 
-// shut dials every given port of some addresses from a host and gives those
+// answers dials every given port of some addresses from a host and gives those
 // that answered; a refusal counts as an answer, a firewall says nothing.
 func (s *story) answers(h *netlab.Host, ports []int, addrs ...string) (got []string) {
 	s.Helper()
