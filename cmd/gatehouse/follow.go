@@ -91,13 +91,19 @@ func (l *linkReloader) Reload(ctx context.Context, cfg firewall.Config) error {
 	forward := l.box.link.SetForwarding(cfg.Stamp() != factoryStamp && !l.box.writer.Status().Lockdown)
 	cfg = l.box.setup.meaning(cfg)
 	l.mu.Lock()
-	back := cfg.Stamp() == l.past.Stamp() // taken back: nothing of the new one stays
-	old := l.now
-	l.now, l.past = cfg, old
-	if l.drop != nil {
-		l.drop.Stop()
+	old, again := l.now, cfg.Stamp() == l.now.Stamp()
+	back := !again && cfg.Stamp() == l.past.Stamp() // taken back: nothing of the new one stays
+	if again {
+		old = l.past // what stays beside it goes on staying
+	} else {
+		if l.now, l.past = cfg, old; back {
+			l.past = firewall.Config{}
+		}
+		if l.drop != nil {
+			l.drop.Stop()
+		}
+		l.drop = time.AfterFunc(oldAddressStays, func() { l.settle(cfg) })
 	}
-	l.drop = time.AfterFunc(oldAddressStays, func() { l.settle(cfg) })
 	l.mu.Unlock()
 	var err error
 	if back || len(old.Interfaces) == 0 {
@@ -117,6 +123,7 @@ func (l *linkReloader) settle(cfg firewall.Config) {
 	if l.now.Stamp() != cfg.Stamp() || l.box.writer.Status().Lockdown {
 		return
 	}
+	l.past = firewall.Config{}
 	if err := l.box.link.Reload(context.Background(), cfg); err != nil {
 		l.box.log.Warn("drop the old address", "err", err)
 	}
@@ -198,6 +205,8 @@ func (b *box) lockdownPorts(ctx context.Context) {
 // openPages is lockdownPorts with the turn.
 func (b *box) openPages(ctx context.Context) {
 	b.setup.lose()
+	c, _ := b.writer.Running()
+	b.setup.ran(c)
 	if err := b.kernel.Apply(ctx, b.setup.rules()); err != nil {
 		b.log.Error("open the pages in lockdown", "err", err)
 		return

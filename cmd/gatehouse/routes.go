@@ -50,7 +50,7 @@ func (b *box) routes(ctx context.Context) error {
 // admin is how the pages are reached.
 func (b *box) admin() firewall.Admin {
 	c, _ := b.writer.Running()
-	if c.Admin.HTTPS == 0 { // lockdown has no configuration
+	if b.writer.Status().Lockdown { // whose rules open the factory's ports
 		return firewall.Factory().Admin
 	}
 	return c.Admin

@@ -194,12 +194,24 @@ func (b *box) reaches(c firewall.Config, who commit.Who) (bool, string) {
 	return simulate.Reaches(c, facts, who.Addr, device)
 }
 
-func (b *box) publish(e events.Event) { b.bus.Publish(e) }
+// publish tells the browsers. A lockdown also opens the pages where they can be
+// reached then, once the writer's turn is over.
+func (b *box) publish(e events.Event) {
+	b.bus.Publish(e)
+	if e.Name == "safemode" && b.writer.Status().Lockdown {
+		b.portsChanged()
+	}
+}
 
 // boot loads the last confirmed revision and starts what keeps it true.
 func (b *box) boot(ctx context.Context) error {
+	c, _ := b.writer.Running()
+	b.setup.ran(c)
 	for _, c := range b.writer.Unconfirmed() {
 		b.link.Ours(c)
+		if err := b.setup.tried(c); err != nil {
+			b.log.Error("read the addresses that setup chose", "err", err)
+		}
 	}
 	if _, over, err := b.disk.secrets.Get(overKey); err != nil || over {
 		b.setup.lose()
@@ -213,6 +225,9 @@ func (b *box) boot(ctx context.Context) error {
 	b.run(ctx, "link", b.link.Run)
 	b.run(ctx, "dhcp", b.dhcp.Run)
 	b.run(ctx, "watch", func(ctx context.Context) error {
+		// What changed before it listens is told to nobody: look once it does.
+		look := time.AfterFunc(2*time.Second, func() { b.check(ctx) })
+		defer look.Stop()
 		return b.kernel.Watch(ctx, func() { b.foreign(ctx) })
 	})
 	b.run(ctx, "logs", func(ctx context.Context) error {
@@ -251,8 +266,23 @@ func (b *box) delivered() bool {
 
 // foreign puts our rules back after somebody else changed them.
 func (b *box) foreign(ctx context.Context) {
-	if err := b.writer.Foreign(ctx); err != nil {
-		b.log.Error("put the rules back", "err", err)
+	b.healed(ctx, b.writer.Foreign(ctx))
+}
+
+// check puts our rules back if they are not there.
+func (b *box) check(ctx context.Context) {
+	before := b.writer.Status().Healed
+	if err := b.writer.Check(ctx); err != nil || b.writer.Status().Healed != before {
+		b.healed(ctx, err)
+	}
+}
+
+// healed brings what belongs to the rules after they were put back.
+func (b *box) healed(ctx context.Context, err error) {
+	if err != nil {
+		if ctx.Err() == nil {
+			b.log.Error("put the rules back", "err", err)
+		}
 		return
 	}
 	if b.writer.Status().Lockdown {

@@ -33,6 +33,7 @@ type setupPorts struct {
 	changed func() // the configuration of the ports may be another
 
 	mu    sync.Mutex // guards the rest
+	only  []string   // the ports that are ours; empty = all
 	ports map[string]seen
 	gw    map[string]netip.Addr // default gateways of ports in use
 	lost  bool                  // the box was set up once: what the ports have is its own
@@ -43,6 +44,9 @@ type setupPorts struct {
 type seen struct {
 	link.Candidate
 	up, probing, probed bool
+	asked               bool               // a probe has ended, well or not: the pages may answer
+	inside              firewall.Interface // what it was in the configuration that ran; Role "" = nothing
+	scope               firewall.Scope     // of inside
 }
 
 func newSetupPorts(log *slog.Logger, l *link.Service) *setupPorts {
@@ -59,23 +63,79 @@ func (s *setupPorts) remember(only []string) error {
 	facts := s.link.Facts()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.only = only
 	for _, device := range s.link.Ports() {
 		if len(only) > 0 && !slices.Contains(only, device) {
 			continue
 		}
-		p := seen{Candidate: link.Candidate{Device: device}}
-		for _, a := range facts.Addrs[device] {
-			if a.Addr().Is4() {
-				p.Addrs = append(p.Addrs, a)
-				p.InUse = p.InUse || owned[device] != a
-			}
-		}
+		p := found(device, facts.Addrs[device], owned[device])
 		for _, r := range facts.Routes {
 			if p.InUse && r.Device == device && r.Dst.Bits() == 0 && r.Via.Is4() {
 				s.gw[device] = r.Via
 			}
 		}
 		s.ports[device] = p
+	}
+	return nil
+}
+
+// found is a port with the addresses that are on it; own is what we once chose for it.
+func found(device string, addrs []netip.Prefix, own netip.Prefix) seen {
+	p := seen{Candidate: link.Candidate{Device: device}}
+	for _, a := range addrs {
+		if a.Addr().Is4() {
+			p.Addrs = append(p.Addrs, a)
+			p.InUse = p.InUse || own != a
+		}
+	}
+	return p
+}
+
+// ran tells that c runs, or ran last: what it gave the ports is no sign of a
+// machine in use. In lockdown, and when the box starts over, a port inside keeps
+// address, role and DHCP server; an outside one begins anew.
+func (s *setupPorts) ran(c firewall.Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, in := range c.Interfaces {
+		p, ours := s.ports[in.Device]
+		if !ours {
+			continue
+		}
+		if p.InUse {
+			p.InUse, p.Addrs = false, nil
+		}
+		delete(s.gw, in.Device)
+		p.inside, p.scope = firewall.Interface{}, firewall.Scope{}
+		if in.On && in.Role != firewall.WAN && in.V4.Mode == firewall.Static {
+			p.InUse, p.Addrs, p.inside = true, []netip.Prefix{in.V4.Addr}, in
+			p.scope, _ = c.Scope(in.Name)
+		}
+		s.ports[in.Device] = p
+	}
+}
+
+// tried tells that c may have run, unconfirmed, when the program ended: its
+// addresses are no sign of a machine in use on a port that had one of ours.
+func (s *setupPorts) tried(c firewall.Config) error {
+	owned, err := s.owned.All()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, in := range c.Interfaces {
+		p, ours := s.ports[in.Device]
+		own, chosen := owned[in.Device]
+		if !ours || p.inside.Role != "" || !chosen && in.V4.Mode != firewall.DHCP {
+			continue
+		}
+		p.InUse, p.Addrs = false, nil
+		if chosen {
+			p.Addrs = []netip.Prefix{own}
+		}
+		delete(s.gw, in.Device)
+		s.ports[in.Device] = p
 	}
 	return nil
 }
@@ -118,12 +178,18 @@ func (s *setupPorts) look(ctx context.Context) {
 	for _, p := range s.link.Status() {
 		s.mu.Lock()
 		was, ours := s.ports[p.Device]
+		if !ours && p.Present && (len(s.only) == 0 || slices.Contains(s.only, p.Device)) {
+			was, ours, moved = found(p.Device, p.Addrs, netip.Prefix{}), true, true // its driver came late
+		}
 		now := was
 		now.up = p.Link
 		switch {
 		case !ours:
+		case !p.Present && !was.InUse:
+			delete(s.ports, p.Device) // pulled out, or it has another name now
+			ours, moved = false, true
 		case !p.Link && was.up:
-			now.Link, now.probed, now.Offer = false, false, link.Offer{}
+			now.Link, now.probed, now.asked, now.Offer = false, false, false, link.Offer{}
 			moved = true
 		case p.Link && !was.probed && !was.probing && !was.InUse:
 			now.probing = true
@@ -133,7 +199,7 @@ func (s *setupPorts) look(ctx context.Context) {
 			s.ports[p.Device] = now
 		}
 		s.mu.Unlock()
-		moved = moved || now.up != was.up
+		moved = moved || ours && now.up != was.up
 	}
 	if moved {
 		s.changed()
@@ -148,7 +214,11 @@ func (s *setupPorts) ask(ctx context.Context, device string) {
 	}
 	s.mu.Lock()
 	p := s.ports[device]
-	p.probing, p.probed, p.Link, p.Offer = false, p.up && err == nil, p.up && err == nil, offer
+	if p.Device == "" {
+		s.mu.Unlock()
+		return // it went away meanwhile
+	}
+	p.probing, p.asked, p.probed, p.Link, p.Offer = false, p.up, p.up && err == nil, p.up && err == nil, offer
 	s.ports[device] = p
 	s.choose()
 	s.mu.Unlock()
@@ -201,9 +271,18 @@ func (s *setupPorts) config() firewall.Config {
 	c.Admin.SSH = false
 	for i, device := range slices.Sorted(maps.Keys(s.ports)) {
 		p := s.ports[device]
-		in := firewall.Interface{Name: firewall.Name("P" + string(rune('a'+i%26))), Device: device, On: true,
+		in := firewall.Interface{Name: portName(i), Device: device, On: true,
 			Role: firewall.LAN, V4: firewall.V4{Mode: firewall.None}, V6: firewall.V6{Mode: firewall.None}}
+		if !p.InUse && !p.asked {
+			in.Role = firewall.Other // it may lead outside: no pages before the probe has ended
+		}
 		switch {
+		case p.inside.Role != "":
+			in.Role, in.V4 = p.inside.Role, firewall.V4{Mode: firewall.Static, Addr: p.Addrs[0]}
+			if p.scope.On {
+				p.scope.In = in.Name
+				c.Scopes = append(c.Scopes, p.scope)
+			}
 		case p.InUse:
 			in.V4 = firewall.V4{Mode: firewall.Static, Addr: p.Addrs[0], Gateway: s.gw[device]}
 			if s.gw[device].IsValid() && len(s.ports) > 1 {
@@ -226,6 +305,15 @@ func (s *setupPorts) config() firewall.Config {
 		c.Interfaces = append(c.Interfaces, in)
 	}
 	return c
+}
+
+// portName is Pa for the first port: each its own, for as many as there are.
+func portName(i int) firewall.Name {
+	name := "P"
+	for ; i >= 26; i -= 26 {
+		name += "z"
+	}
+	return firewall.Name(name + string(rune('a'+i)))
 }
 
 func sshRule(in firewall.Name) firewall.Rule {
