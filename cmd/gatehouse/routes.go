@@ -122,8 +122,12 @@ func (b *box) hits() map[firewall.ID]uint64 {
 	return out
 }
 
-// deviceOf is the device whose network an address is in; "" when it is nobody's neighbour.
+// deviceOf is the device that an address is reached through; "" for the console
+// and what has no way to it.
 func deviceOf(f firewall.Facts, a netip.Addr) string {
+	if !a.IsValid() || a.IsLoopback() {
+		return ""
+	}
 	for device, ps := range f.Addrs {
 		for _, p := range ps {
 			if device != "lo" && p.Contains(a) {
@@ -131,5 +135,12 @@ func deviceOf(f firewall.Facts, a netip.Addr) string {
 			}
 		}
 	}
-	return ""
+	var best firewall.Route
+	for _, r := range f.Routes {
+		longer := r.Dst.Bits() - best.Dst.Bits() // -1 without a best one
+		if r.Dst.Contains(a) && (longer > 0 || longer == 0 && r.Metric < best.Metric) {
+			best = r
+		}
+	}
+	return best.Device
 }

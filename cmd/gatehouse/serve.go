@@ -189,7 +189,7 @@ func (b *box) reaches(c firewall.Config, who commit.Who) (bool, string) {
 	facts := b.link.Facts()
 	device := deviceOf(facts, who.Addr)
 	if device == "" {
-		return true, "" // the console, or an address that is no neighbour's: nothing to lose
+		return true, "" // the console: nothing to lose
 	}
 	return simulate.Reaches(c, facts, who.Addr, device)
 }

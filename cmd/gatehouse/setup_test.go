@@ -114,3 +114,18 @@ func TestSetupNamesEveryPort(t *testing.T) {
 		names[n] = true
 	}
 }
+
+// Somebody who is no neighbour can be shut out, too.
+func TestDeviceOfAnAdministratorBehindARouter(t *testing.T) {
+	lan, far := netip.MustParsePrefix("192.168.77.1/24"), netip.MustParsePrefix("172.16.0.0/12")
+	f := firewall.Facts{Addrs: map[string][]netip.Prefix{"eth1": {lan}, "lo": {netip.MustParsePrefix("127.0.0.1/8")}},
+		Routes: []firewall.Route{{Dst: netip.MustParsePrefix("0.0.0.0/0"), Device: "eth0"}, {Dst: far, Device: "eth1"}}}
+	for a, want := range map[string]string{"192.168.77.9": "eth1", "172.20.1.1": "eth1", "8.8.8.8": "eth0", "127.0.0.1": "", "2001:db8::1": ""} {
+		if got := deviceOf(f, netip.MustParseAddr(a)); got != want {
+			t.Errorf("%s comes by %q, want %q", a, got, want)
+		}
+	}
+	if got := deviceOf(f, netip.Addr{}); got != "" {
+		t.Errorf("the console comes by %q", got)
+	}
+}
