@@ -105,11 +105,6 @@ func (p *person) op(page reply, verb, id string) string {
 	return m[1]
 }
 
-// list is the rules of the LAN with the menu of one of them open.
-func (p *person) list(menu string) reply {
-	return p.get("/rules?tab=LAN&menu=" + url.QueryEscape(menu))
-}
-
 // status is what `gatehouse status --json` tells.
 func (s *story) status() (st api.Status) {
 	s.Helper()

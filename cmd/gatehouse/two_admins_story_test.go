@@ -71,7 +71,7 @@ func TestTwoAdminsLoseNothing(t *testing.T) {
 	}
 
 	// The same rule, from a page that is old: both versions are shown, nothing is saved.
-	path, old := b.edited("ONE", "what berta wants", "203.0.113.22")
+	_, old := b.edited("ONE", "what berta wants", "203.0.113.22")
 	path, form = a.edited("ONE", "what admin wants", "203.0.113.21")
 	a.post(path, form)
 	a.apply()

@@ -11,7 +11,7 @@ import (
 
 // forTrial is what `gatelab try` starts and what it proposes to type.
 func forTrial() []string {
-	return []string{"iproute2", "isc-dhcp-client", "dnsmasq-base", "util-linux", "curl", "nmap", "nftables"}
+	return []string{"iproute2", "isc-dhcp-client", "dnsmasq-base", "util-linux", "curl", "nmap", "nftables", "netbase"}
 }
 
 // forAll is everything the tests and benches start, and what a race build needs.
