@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -105,20 +106,13 @@ func (s review) name(ref string) string {
 	kind, key, _ := strings.Cut(ref, "/")
 	for _, c := range []firewall.Config{s.View.Config, s.View.Head} {
 		if r, ok := c.Rule(firewall.ID(key)); kind == "rule" && ok {
-			return "rule “" + or(r.Descr, r.String()) + "”"
+			return "rule “" + cmp.Or(r.Descr, r.String()) + "”"
 		}
 		if f, ok := c.Forward(firewall.ID(key)); kind == "forward" && ok {
-			return "forward “" + or(f.Descr, f.String()) + "”"
+			return "forward “" + cmp.Or(f.Descr, f.String()) + "”"
 		}
 	}
 	return strings.TrimSpace(kind + " " + key)
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // sentence is what an error of the plan or the apply means to the person;
@@ -169,7 +163,7 @@ func (s review) link(r firewall.Ref) string {
 func (s review) lines() []string { return strings.Split(strings.TrimRight(s.Plan.Diff, "\n"), "\n") }
 
 func door(d string) string {
-	return or(map[string]string{"web": "web page", "cli": "command line", "console": "console", "api": "API"}[d], d)
+	return cmp.Or(map[string]string{"web": "web page", "cli": "command line", "console": "console", "api": "API"}[d], d)
 }
 
 func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"cmp"
 	"slices"
 
 	"gatehouse/firewall"
@@ -17,5 +18,5 @@ func (s review) sides(ref firewall.Ref) []side {
 		return nil
 	}
 	it := s.View.Items[i]
-	return []side{{"Runs now:", or(it.Theirs, "deleted")}, {"Yours:", or(it.Yours, "deleted")}}
+	return []side{{"Runs now:", cmp.Or(it.Theirs, "deleted")}, {"Yours:", cmp.Or(it.Yours, "deleted")}}
 }

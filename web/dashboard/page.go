@@ -130,20 +130,6 @@ func (d drop) end(dst bool) string {
 	return a.String() + ":" + strconv.Itoa(int(port))
 }
 
-// left is how long something lasts, in words.
-func left(until time.Time) string {
-	d := time.Until(until).Round(time.Minute)
-	switch {
-	case d <= 0:
-		return "now"
-	case d < time.Hour:
-		return page.Count(int(d.Minutes()), "minute")
-	case d < 48*time.Hour:
-		return page.Count(int(d.Hours()), "hour")
-	}
-	return page.Count(int(d.Hours()/24), "day")
-}
-
 // portPill is the state of a port in a word.
 func portPill(p link.Port) (page.Kind, string) {
 	switch {

@@ -3,8 +3,6 @@ package forwards
 import (
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"gatehouse/firewall"
 	"gatehouse/web/page"
@@ -72,11 +70,11 @@ func (f form) forward(old firewall.Forward, fresh firewall.ID) (firewall.Forward
 		From: f.sources(add)}
 	var err error
 	if v.Dst, err = firewall.ParseEnd(f.Dst); err != nil {
-		add("dst", sentence(err))
+		add("dst", page.Sentence(err))
 		v.Dst = firewall.End{Kind: firewall.EndIfAddr, Name: v.In}
 	}
 	if v.Ports, err = parseRange(f.Dport); err != nil {
-		add("dport", sentence(err))
+		add("dport", page.Sentence(err))
 		v.Ports = firewall.PortRange{From: 1, To: 1}
 	}
 	badPort := err != nil
@@ -88,7 +86,7 @@ func (f form) forward(old firewall.Forward, fresh firewall.ID) (firewall.Forward
 		to, err := parseRange(f.ToPort)
 		switch {
 		case err != nil:
-			add("to_port", sentence(err))
+			add("to_port", page.Sentence(err))
 		case !badPort && to.Len() > 1 && to.Len() != v.Ports.Len():
 			add("to_port", fmt.Sprintf("%s outside are %s, %s inside are %s. Write the first port inside only.",
 				v.Ports, page.Count(v.Ports.Len(), "port"), to, page.Count(to.Len(), "port")))
@@ -125,7 +123,7 @@ func (f form) sources(add func(field, text string)) firewall.Ends {
 	bad := false
 	for _, part := range strings.FieldsFunc(f.From, func(r rune) bool { return r == ',' || r == '\n' || r == ';' }) {
 		if _, err := firewall.ParseEnd(part); err != nil && strings.TrimSpace(part) != "" {
-			add("from", sentence(err))
+			add("from", page.Sentence(err))
 			bad = true
 		}
 	}
@@ -156,13 +154,6 @@ func parseRange(s string) (firewall.PortRange, error) {
 	return p.Range, nil
 }
 
-// sentence makes an error a sentence.
-func sentence(err error) string {
-	s := err.Error()
-	r, n := utf8.DecodeRuneInString(s)
-	return string(unicode.ToUpper(r)) + s[n:] + "."
-}
-
 // inside is the ports at the host: the outside ones, shifted one to one.
 func inside(v firewall.Forward) firewall.PortRange {
 	return firewall.PortRange{From: v.ToPort, To: v.ToPort + (v.Ports.To - v.Ports.From)}
@@ -188,26 +179,13 @@ func (f form) becomes() string {
 }
 
 // fields is two forwards field by field, where they differ.
-func fields(theirs, yours firewall.Forward) (out []page.Stale) {
+func fields(theirs, yours firewall.Forward) []page.Stale {
 	list := func(v firewall.Forward) []string {
-		return []string{yesNo(v.On), v.Descr, string(v.In), protoWord(v.Proto), v.From.String(), v.Dst.String(), v.Ports.String(),
-			v.To.String(), inside(v).String(), yesNo(v.Rule != ""), yesNo(v.Reflect)}
+		return []string{page.YesNo(v.On), v.Descr, string(v.In), protoWord(v.Proto), v.From.String(), v.Dst.String(), v.Ports.String(),
+			v.To.String(), inside(v).String(), page.YesNo(v.Rule != ""), page.YesNo(v.Reflect)}
 	}
-	a, b := list(theirs), list(yours)
-	for i, name := range []string{"Active", "Description", "Interface", "Protocol", "From", "Outside address", "Outside port", "To", "Port inside",
-		"Linked pass rule", "Reflection"} {
-		if a[i] != b[i] {
-			out = append(out, page.Stale{Field: name, Theirs: a[i], Yours: b[i]})
-		}
-	}
-	return out
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
+	return page.Differ([]string{"Active", "Description", "Interface", "Protocol", "From", "Outside address", "Outside port", "To", "Port inside",
+		"Linked pass rule", "Reflection"}, list(theirs), list(yours))
 }
 
 func protoWord(p firewall.Proto) string { return strings.ToUpper(string(p)) }

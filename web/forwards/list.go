@@ -1,6 +1,7 @@
 package forwards
 
 import (
+	"cmp"
 	"fmt"
 
 	"gatehouse/firewall"
@@ -58,12 +59,7 @@ func (p *pages) find(v commit.View) list {
 }
 
 // title is what a button calls the forward.
-func title(f firewall.Forward) string {
-	if f.Descr != "" {
-		return f.Descr
-	}
-	return f.String()
-}
+func title(f firewall.Forward) string { return cmp.Or(f.Descr, f.String()) }
 
 func (r row) class() string {
 	c := map[string]string{"": "", "new": "new", "changed": "changed", "deleted": "gone"}[r.State]
@@ -88,14 +84,6 @@ func (e editor) action() string {
 		return "/forwards/new"
 	}
 	return "/forwards/" + string(e.Old.ID)
-}
-
-// applyLabel says that Apply is never for one forward alone.
-func (e editor) applyLabel() string {
-	if e.Others > 0 {
-		return fmt.Sprintf("Save and apply all %d changes", e.Others+1)
-	}
-	return "Save and apply"
 }
 
 func interfaces(c firewall.Config) (list []page.Option) {

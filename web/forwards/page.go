@@ -216,20 +216,9 @@ func undoable(text string, v commit.View, target firewall.Ref) page.Toast {
 func alsoWrong(ps firewall.Problems, c firewall.Config, change firewall.Change) firewall.Problems {
 	next, err := change.Apply(c)
 	if err != nil {
-		return append(ps, firewall.Problem{Text: sentence(err)})
+		return append(ps, firewall.Problem{Text: page.Sentence(err)})
 	}
-	told := map[string]bool{}
-	for _, p := range ps {
-		told[p.Field] = true
-	}
-	was := c.Validate()
-	found := slices.DeleteFunc(next.Validate(), func(p firewall.Problem) bool { return slices.Contains(was, p) })
-	for _, p := range page.Beside(found, change.Ref()) {
-		if !told[p.Field] {
-			ps = append(ps, p)
-		}
-	}
-	return once(ps)
+	return once(page.And(ps, page.Found(c, next, change.Ref())))
 }
 
 // once leaves out what the linked rule repeats of its forward's problems.

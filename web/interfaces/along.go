@@ -1,6 +1,7 @@
 package interfaces
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -164,11 +165,11 @@ func stillUsed(c firewall.Config, ps firewall.Problems) firewall.Problems {
 		switch kind {
 		case "rule":
 			if r, ok := c.Rule(firewall.ID(key)); ok {
-				p.Text = "Rule “" + or(r.Descr, r.String()) + "” uses it."
+				p.Text = "Rule “" + cmp.Or(r.Descr, r.String()) + "” uses it."
 			}
 		case "forward":
 			if f, ok := c.Forward(firewall.ID(key)); ok {
-				p.Text = "Forward “" + or(f.Descr, f.String()) + "” uses it."
+				p.Text = "Forward “" + cmp.Or(f.Descr, f.String()) + "” uses it."
 			}
 		case "alias":
 			p.Text = "Alias " + key + " uses it."
@@ -178,11 +179,4 @@ func stillUsed(c firewall.Config, ps firewall.Problems) firewall.Problems {
 		}
 	}
 	return out
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }

@@ -2,7 +2,6 @@ package interfaces
 
 import (
 	"slices"
-	"time"
 
 	"gatehouse/firewall"
 	"gatehouse/services/commit"
@@ -135,18 +134,4 @@ func (r row) differs() bool {
 		}
 	}
 	return false
-}
-
-// left is how long something lasts, in words.
-func left(until time.Time) string {
-	d := time.Until(until).Round(time.Minute)
-	switch {
-	case d <= 0:
-		return "now"
-	case d < time.Hour:
-		return page.Count(int(d.Minutes()), "minute")
-	case d < 48*time.Hour:
-		return page.Count(int(d.Hours()), "hour")
-	}
-	return page.Count(int(d.Hours()/24), "day")
 }

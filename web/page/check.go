@@ -2,6 +2,7 @@ package page
 
 import (
 	"slices"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -53,4 +54,18 @@ func YesNo(on bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// Left is how long something lasts, in words.
+func Left(until time.Time) string {
+	d := time.Until(until).Round(time.Minute)
+	switch {
+	case d <= 0:
+		return "now"
+	case d < time.Hour:
+		return Count(int(d.Minutes()), "minute")
+	case d < 48*time.Hour:
+		return Count(int(d.Hours()), "hour")
+	}
+	return Count(int(d.Hours()/24), "day")
 }

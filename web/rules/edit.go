@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"slices"
 
 	"gatehouse/firewall"
@@ -29,14 +28,6 @@ func (e editor) back() string {
 		l.Tab = tabFloating
 	}
 	return l.at()
-}
-
-// applyLabel says that Apply is never for one rule alone.
-func (e editor) applyLabel() string {
-	if e.Others > 0 {
-		return fmt.Sprintf("Save and apply all %d changes", e.Others+1)
-	}
-	return "Save and apply"
 }
 
 func (e editor) logHint() string {

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"gatehouse/firewall"
 	"gatehouse/web/page"
@@ -100,7 +98,7 @@ func parseEnds(ps *firewall.Problems, field, text string, not bool) firewall.End
 	}
 	ends, err := firewall.ParseEnds(text)
 	if err != nil {
-		*ps = append(*ps, firewall.Problem{Field: field, Text: sentence(err)})
+		*ps = append(*ps, firewall.Problem{Field: field, Text: page.Sentence(err)})
 		return firewall.Anyone()
 	}
 	ends.Not = not
@@ -115,7 +113,7 @@ func parsePorts(ps *firewall.Problems, field, text string) firewall.Ports {
 	}
 	ports, err := firewall.ParsePorts(text)
 	if err != nil {
-		*ps = append(*ps, firewall.Problem{Field: field, Text: sentence(err)})
+		*ps = append(*ps, firewall.Problem{Field: field, Text: page.Sentence(err)})
 	}
 	return ports
 }
@@ -128,18 +126,11 @@ func each(ps *firewall.Problems, field, text string, try func(string) error) boo
 			continue
 		}
 		if err := try(part); err != nil {
-			*ps = append(*ps, firewall.Problem{Field: field, Text: sentence(err)})
+			*ps = append(*ps, firewall.Problem{Field: field, Text: page.Sentence(err)})
 			good = false
 		}
 	}
 	return good
-}
-
-// sentence makes an error a sentence.
-func sentence(err error) string {
-	s := err.Error()
-	r, n := utf8.DecodeRuneInString(s)
-	return string(unicode.ToUpper(r)) + s[n:] + "."
 }
 
 // fields is the rule as a person reads it, field by field: for a stale edit.
@@ -149,25 +140,11 @@ func fields(theirs, yours firewall.Rule) []page.Stale {
 		if in == "" {
 			in = "all interfaces (floating)"
 		}
-		return []string{yesNo(r.On), r.Descr, r.Section, string(r.Action), in, familyWord(r.Family), protoWord(r.Proto), strings.Join(r.ICMP, ", "),
-			r.Src.String(), r.SrcPorts.String(), r.Dst.String(), r.DstPorts.String(), yesNo(r.Log)}
+		return []string{page.YesNo(r.On), r.Descr, r.Section, string(r.Action), in, familyWord(r.Family), protoWord(r.Proto), strings.Join(r.ICMP, ", "),
+			r.Src.String(), r.SrcPorts.String(), r.Dst.String(), r.DstPorts.String(), page.YesNo(r.Log)}
 	}
-	a, b := list(theirs), list(yours)
-	var out []page.Stale
-	for i, name := range []string{"Active", "Description", "Section", "Action", "Interface", "Family", "Protocol", "ICMP types",
-		"Source", "Source port", "Destination", "Destination port", "Log"} {
-		if a[i] != b[i] {
-			out = append(out, page.Stale{Field: name, Theirs: a[i], Yours: b[i]})
-		}
-	}
-	return out
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
+	return page.Differ([]string{"Active", "Description", "Section", "Action", "Interface", "Family", "Protocol", "ICMP types",
+		"Source", "Source port", "Destination", "Destination port", "Log"}, list(theirs), list(yours))
 }
 
 func familyWord(f firewall.Family) string {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -265,12 +266,7 @@ func short(n uint64) string {
 }
 
 // title is what a button calls the rule.
-func title(r firewall.Rule) string {
-	if r.Descr != "" {
-		return r.Descr
-	}
-	return r.String()
-}
+func title(r firewall.Rule) string { return cmp.Or(r.Descr, r.String()) }
 
 // kind is the row's family and protocol in few words.
 func (r row) kind() string {

@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -124,7 +125,7 @@ func told(err error) (status int, text string, known bool) {
 	if e, ok := errors.AsType[page.StaleError](err); ok {
 		text := e.Error()
 		for _, f := range e.Fields {
-			text += " " + f.Field + " is now " + or(f.Theirs, "empty") + "."
+			text += " " + f.Field + " is now " + cmp.Or(f.Theirs, "empty") + "."
 		}
 		return http.StatusConflict, text + " Nothing of yours was saved.", true
 	}
@@ -148,13 +149,6 @@ func told(err error) (status int, text string, known bool) {
 		return http.StatusServiceUnavailable, e.Error() + ".", true
 	}
 	return 0, "", false
-}
-
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // apply saves the changes of an op.
@@ -299,19 +293,13 @@ func (p *pages) keep(w http.ResponseWriter, r *http.Request, who commit.Who, v c
 func alsoWrong(ps firewall.Problems, c firewall.Config, change firewall.Change) firewall.Problems {
 	next, err := change.Apply(c)
 	if err != nil {
-		return append(ps, firewall.Problem{Text: sentence(err)})
+		return append(ps, firewall.Problem{Text: page.Sentence(err)})
 	}
-	told := map[string]bool{"proto": page.ErrorOf(ps, "number") != ""}
-	for _, p := range ps {
-		told[p.Field] = true
+	found := page.Found(c, next, change.Ref())
+	if page.ErrorOf(ps, "number") != "" {
+		found = slices.DeleteFunc(found, func(p firewall.Problem) bool { return p.Field == "proto" })
 	}
-	was := c.Validate()
-	for _, found := range page.Beside(slices.DeleteFunc(next.Validate(), func(p firewall.Problem) bool { return slices.Contains(was, p) }), change.Ref()) {
-		if !told[found.Field] {
-			ps = append(ps, found)
-		}
-	}
-	return ps
+	return page.And(ps, found)
 }
 
 // editor is the page of one rule.

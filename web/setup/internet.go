@@ -109,7 +109,7 @@ func (f *internetForm) parse(wan firewall.Interface) firewall.Interface {
 		if f.GW == "" {
 			add("gw", "Write the gateway's address; your provider tells it.")
 		} else if gw, err := firewall.ParseAddr(f.GW); err != nil {
-			add("gw", sentence(err))
+			add("gw", page.Sentence(err))
 		} else {
 			wan.V4.Gateway = gw
 		}
@@ -118,7 +118,7 @@ func (f *internetForm) parse(wan firewall.Interface) firewall.Interface {
 	}
 	var err error
 	if wan.V4.DNS, err = addrs(f.DNS); err != nil {
-		add("dns", sentence(err))
+		add("dns", page.Sentence(err))
 	}
 	wan.MTU = 0
 	if f.MTU != "" {
@@ -142,7 +142,7 @@ func kind(m firewall.Mode) string {
 func prefix(s string, tell func(string)) netip.Prefix {
 	p, err := firewall.ParsePrefix(s)
 	if err != nil {
-		tell(sentence(err))
+		tell(page.Sentence(err))
 	}
 	return p
 }

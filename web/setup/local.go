@@ -122,21 +122,15 @@ func (w *wizard) localChanges(f *localForm, c firewall.Config, lan firewall.Inte
 		f.From, f.To = from.String(), to.String()
 	}
 	if scope.From, err = firewall.ParseAddr(f.From); err != nil {
-		add("from", sentence(err))
+		add("from", page.Sentence(err))
 	}
 	if scope.To, err = firewall.ParseAddr(f.To); err != nil {
-		add("to", sentence(err))
+		add("to", page.Sentence(err))
 	}
 	if scope.On != was.On || scope.From != was.From || scope.To != was.To {
 		out = append(out, firewall.PutScope{Scope: scope})
 	}
 	return out
-}
-
-// sentence makes an error of a parser one that stands beside a field.
-func sentence(err error) string {
-	s := err.Error()
-	return strings.ToUpper(s[:1]) + s[1:] + "."
 }
 
 func number(n int) string { return strconv.Itoa(n) }
