@@ -89,6 +89,10 @@ func (l *linkReloader) Name() string { return "interfaces" }
 // packets may pass between the ports; as delivered and in lockdown they never do.
 func (l *linkReloader) Reload(ctx context.Context, cfg firewall.Config) error {
 	forward := l.box.link.SetForwarding(cfg.Stamp() != factoryStamp && !l.box.writer.Status().Lockdown)
+	var beside []firewall.Interface
+	if cfg.Stamp() == factoryStamp {
+		beside = l.box.setup.beside()
+	}
 	cfg = l.box.setup.meaning(cfg)
 	l.mu.Lock()
 	old, again := l.now, cfg.Stamp() == l.now.Stamp()
@@ -102,11 +106,15 @@ func (l *linkReloader) Reload(ctx context.Context, cfg firewall.Config) error {
 		if l.drop != nil {
 			l.drop.Stop()
 		}
-		l.drop = time.AfterFunc(oldAddressStays, func() { l.settle(cfg) })
+		l.drop = time.AfterFunc(oldAddressStays, func() { l.settle(cfg, beside) })
 	}
 	l.mu.Unlock()
 	var err error
-	if back || len(old.Interfaces) == 0 {
+	if back {
+		old = firewall.Config{}
+	}
+	old.Interfaces = append(beside, old.Interfaces...)
+	if len(old.Interfaces) == 0 {
 		err = l.box.link.Reload(ctx, cfg)
 	} else {
 		err = l.box.link.Try(ctx, cfg, old)
@@ -115,16 +123,16 @@ func (l *linkReloader) Reload(ctx context.Context, cfg firewall.Config) error {
 	return errors.Join(forward, err)
 }
 
-// settle drops the old address, if nothing newer runs. It holds mu so that what
+// settle drops the old address, if nothing newer runs; beside stays. It holds mu so that what
 // comes after it is the last that the ports hear.
-func (l *linkReloader) settle(cfg firewall.Config) {
+func (l *linkReloader) settle(cfg firewall.Config, beside []firewall.Interface) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.now.Stamp() != cfg.Stamp() || l.box.writer.Status().Lockdown {
 		return
 	}
 	l.past = firewall.Config{}
-	if err := l.box.link.Reload(context.Background(), cfg); err != nil {
+	if err := l.box.link.Try(context.Background(), cfg, firewall.Config{Interfaces: beside}); err != nil {
 		l.box.log.Warn("drop the old address", "err", err)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"gatehouse/firewall/compile"
 	"gatehouse/firewall/ruleset"
 	"gatehouse/services/link"
-	"gatehouse/web/setup"
 )
 
 // factoryStamp is the stamp of revision 0. While it runs, the box is as setupConfig
@@ -44,6 +43,7 @@ type setupPorts struct {
 type seen struct {
 	link.Candidate
 	up, probing, probed bool
+	more                []netip.Prefix     // further addresses of a port in use, both families
 	asked               bool               // a probe has ended, well or not: the pages may answer
 	inside              firewall.Interface // what it was in the configuration that ran; Role "" = nothing
 	scope               firewall.Scope     // of inside
@@ -86,6 +86,9 @@ func found(device string, addrs []netip.Prefix, own netip.Prefix) seen {
 		if a.Addr().Is4() {
 			p.Addrs = append(p.Addrs, a)
 			p.InUse = p.InUse || own != a
+		}
+		if !a.Addr().IsLinkLocalUnicast() && (len(p.Addrs) == 0 || a != p.Addrs[0]) {
+			p.more = append(p.more, a)
 		}
 	}
 	return p
@@ -322,6 +325,29 @@ func sshRule(in firewall.Name) firewall.Rule {
 		Dst: firewall.Ends{Of: []firewall.End{{Kind: firewall.EndSelf}}}, DstPorts: firewall.Ports{{Range: firewall.PortRange{From: 22, To: 22}}}}
 }
 
+// beside is what stays on ports in use beside the one address of config: somebody
+// may have come by it.
+func (s *setupPorts) beside() (list []firewall.Interface) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, device := range slices.Sorted(maps.Keys(s.ports)) {
+		p := s.ports[device]
+		if !p.InUse || p.inside.Role != "" || s.lost {
+			continue
+		}
+		for _, a := range p.more {
+			in := firewall.Interface{Device: device, Role: firewall.Other, On: true, V4: firewall.V4{Mode: firewall.None}, V6: firewall.V6{Mode: firewall.None}}
+			if a.Addr().Is4() {
+				in.V4 = firewall.V4{Mode: firewall.Static, Addr: a}
+			} else {
+				in.V6 = firewall.V6{Mode: firewall.Static, Addr: a}
+			}
+			list = append(list, in)
+		}
+	}
+	return list
+}
+
 // meaning is what a configuration stands for: the factory's is the setup ports.
 func (s *setupPorts) meaning(c firewall.Config) firewall.Config {
 	if c.Stamp() == factoryStamp {
@@ -335,57 +361,4 @@ func (s *setupPorts) rules() ruleset.Ruleset {
 	rs := compile.Compile(s.config())
 	rs.Stamp = factoryStamp
 	return rs
-}
-
-// Ports is what the wizard shows.
-func (s *setupPorts) Ports() []setup.Port {
-	var out []setup.Port
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.link.Status() {
-		seen, ours := s.ports[p.Device]
-		if !ours {
-			continue
-		}
-		o := setup.Port{Device: p.Device, Driver: p.Driver, MAC: string(p.MAC), Up: p.Link, Mbit: p.Speed,
-			Probed: seen.probed, Offer: offered(seen.Offer), Router: seen.Offer.RouterSeen.IsValid()}
-		for _, a := range p.Addrs {
-			if a.Addr().Is4() {
-				o.Addr = a
-			}
-		}
-		if p.Lease.Addr.IsValid() { // set up already: the lease is what is offered
-			o.Probed, o.Offer = true, setup.Offer{Server: p.Lease.Server, Router: p.Lease.Router, Addr: p.Lease.Addr, DNS: p.Lease.DNS}
-		}
-		out = append(out, o)
-	}
-	return out
-}
-
-func offered(o link.Offer) setup.Offer {
-	return setup.Offer{Server: o.Server, Router: o.Router, Addr: o.Addr, DNS: o.DNS}
-}
-
-// Test tries the way to the internet through a port.
-func (s *setupPorts) Test(ctx context.Context, device string) []setup.Line {
-	i := slices.IndexFunc(s.link.Status(), func(p link.Port) bool { return p.Device == device })
-	if i < 0 {
-		return []setup.Line{{Name: "Port", Text: device + " is not there."}}
-	}
-	p := s.link.Status()[i]
-	lines := []setup.Line{{Name: "Cable", OK: p.Link, Text: map[bool]string{true: "Something is connected.", false: "No link. Is the cable in, and the modem on?"}[p.Link]}}
-	if !p.Link {
-		return lines
-	}
-	if p.Lease.Addr.IsValid() {
-		return append(lines, setup.Line{Name: "Address", OK: true, Text: p.Lease.Addr.String() + " from " + p.Lease.Server.String() + "."})
-	}
-	offer, err := s.probe(ctx, device)
-	if err != nil {
-		return append(lines, setup.Line{Name: "Address", Text: err.Error()})
-	}
-	if !offer.Made() {
-		return append(lines, setup.Line{Name: "Address", Text: "No DHCP server answered. If your provider gave you numbers, choose “Fixed address”."})
-	}
-	return append(lines, setup.Line{Name: "Address", OK: true, Text: offer.Server.String() + " offers " + offer.Addr.String() + "."})
 }

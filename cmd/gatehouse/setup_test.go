@@ -129,3 +129,16 @@ func TestDeviceOfAnAdministratorBehindARouter(t *testing.T) {
 		t.Errorf("the console comes by %q", got)
 	}
 }
+
+func TestSetupKeepsEveryAddressOfAMachineInUse(t *testing.T) {
+	s := usedPorts(chosenBefore{})
+	second, six := netip.MustParsePrefix("10.8.8.2/24"), netip.MustParsePrefix("2001:db8:5::2/64")
+	s.ports["eth0"] = found("eth0", []netip.Prefix{netip.MustParsePrefix("10.9.9.2/24"), second, six, netip.MustParsePrefix("fe80::1/64")}, netip.Prefix{})
+	got := s.beside()
+	if len(got) != 2 || got[0].V4.Addr != second || got[1].V6.Addr != six || got[0].Device != "eth0" {
+		t.Errorf("%+v", got)
+	}
+	if s.ran(atHome()); len(s.beside()) != 0 {
+		t.Error("what a WAN had from its provider stays")
+	}
+}
