@@ -88,7 +88,9 @@ func (l *linkReloader) Name() string { return "interfaces" }
 // Reload makes the ports follow. It is called after the rules were verified, so
 // packets may pass between the ports; as delivered and in lockdown they never do.
 func (l *linkReloader) Reload(ctx context.Context, cfg firewall.Config) error {
-	forward := l.box.link.SetForwarding(cfg.Stamp() != factoryStamp && !l.box.writer.Status().Lockdown)
+	// An Apply that is under way must not undo what a foreign flush has just switched off.
+	on := cfg.Stamp() != factoryStamp && !l.box.writer.Status().Lockdown && !l.box.flushed.Load()
+	forward := l.box.link.SetForwarding(on)
 	var beside []firewall.Interface
 	if cfg.Stamp() == factoryStamp {
 		beside = l.box.setup.beside()

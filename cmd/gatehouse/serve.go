@@ -74,6 +74,7 @@ type box struct {
 	wait sync.WaitGroup
 
 	opened  atomic.Bool // the pages answer
+	flushed atomic.Bool // somebody changed our rules and they are not back yet
 	sayOnce sync.Mutex  // guards said
 	said    []string    // pages that the console was told of
 }
@@ -266,7 +267,10 @@ func (b *box) delivered() bool {
 
 // foreign puts our rules back after somebody else changed them.
 func (b *box) foreign(ctx context.Context) {
-	b.healed(ctx, b.writer.Foreign(ctx))
+	b.flushed.Store(true)
+	err := b.writer.Foreign(ctx)
+	b.flushed.Store(false)
+	b.healed(ctx, err)
 }
 
 // check puts our rules back if they are not there.
