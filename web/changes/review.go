@@ -159,9 +159,6 @@ func (s review) link(r firewall.Ref) string {
 	return ""
 }
 
-// lines is a unified diff, line by line.
-func (s review) lines() []string { return strings.Split(strings.TrimRight(s.Plan.Diff, "\n"), "\n") }
-
 func door(d string) string {
 	return cmp.Or(map[string]string{"web": "web page", "cli": "command line", "console": "console", "api": "API"}[d], d)
 }

@@ -155,14 +155,3 @@ func state(r commit.Revision) string {
 	}
 	return string(r.State)
 }
-
-// opKind is the colour of a word of a difference.
-func opKind(op string) page.Kind {
-	switch op {
-	case "added":
-		return page.Pass
-	case "removed":
-		return page.Block
-	}
-	return page.Info
-}
