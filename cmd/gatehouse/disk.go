@@ -74,12 +74,19 @@ func (d *disk) use(db *store.DB) {
 // MODE people sign in as before.
 func (d *disk) memory() {
 	accounts := map[string]auth.Account{}
-	if all, err := d.snapshots.Snapshots(); err == nil && len(all) > 0 {
-		if s, _, err := commit.ReadSnapshot(all[0]); err == nil {
-			if err := json.Unmarshal(s.Extra, &accounts); err != nil {
-				d.log.Error("read the accounts of the snapshot", "err", err)
-			}
+	all, err := d.snapshots.Snapshots()
+	if err != nil {
+		d.log.Error("read the snapshots", "err", err)
+	}
+	for _, b := range all { // newest first: the first that can be read says who may in
+		s, _, err := commit.ReadSnapshot(b)
+		if err == nil {
+			err = json.Unmarshal(s.Extra, &accounts)
 		}
+		if err == nil {
+			break
+		}
+		d.log.Error("read the accounts of a snapshot", "err", err)
 	}
 	d.accounts.set(auth.NewMemory(accounts))
 	d.sessions.set(auth.NewMemory(map[string]auth.Session{}))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 
 	"gatehouse/services/link"
@@ -48,8 +49,9 @@ func (s *setupPorts) Test(ctx context.Context, device string) []setup.Line {
 	if !p.Link {
 		return lines
 	}
-	if p.Lease.Addr.IsValid() {
-		return append(lines, setup.Line{Name: "Address", OK: true, Text: p.Lease.Addr.String() + " from " + p.Lease.Server.String() + "."})
+	if l := p.Lease; l.Addr.IsValid() {
+		lines = append(lines, setup.Line{Name: "Address", OK: true, Text: l.Addr.String() + " from " + l.Server.String() + "."}, gatewayLine(ctx, device, l.Router))
+		return append(lines, resolverLine(ctx, l.DNS))
 	}
 	offer, err := s.probe(ctx, device)
 	if err != nil {
@@ -58,5 +60,35 @@ func (s *setupPorts) Test(ctx context.Context, device string) []setup.Line {
 	if !offer.Made() {
 		return append(lines, setup.Line{Name: "Address", Text: "No DHCP server answered. If your provider gave you numbers, choose “Fixed address”."})
 	}
-	return append(lines, setup.Line{Name: "Address", OK: true, Text: offer.Server.String() + " offers " + offer.Addr.String() + "."})
+	// Without an address of its own the box can ask the gateway, but no resolver.
+	return append(lines, setup.Line{Name: "Address", OK: true, Text: offer.Server.String() + " offers " + offer.Addr.String() + "."},
+		gatewayLine(ctx, device, offer.Router))
+}
+
+// gatewayLine says whether the provider's gateway is there: it answers ARP.
+func gatewayLine(ctx context.Context, device string, gw netip.Addr) setup.Line {
+	line := setup.Line{Name: "Gateway", Text: "The provider names none."}
+	if !gw.Is4() {
+		return line
+	}
+	there, err := link.Neighbour(ctx, device, gw)
+	switch {
+	case err != nil:
+		line.Text = err.Error()
+	case there:
+		line.OK, line.Text = true, gw.String()+" answers."
+	default:
+		line.Text = gw.String() + " does not answer on this cable."
+	}
+	return line
+}
+
+// resolverLine says whether one of the provider's resolvers answers.
+func resolverLine(ctx context.Context, resolvers []netip.Addr) setup.Line {
+	for _, r := range resolvers {
+		if link.Answers(ctx, r) {
+			return setup.Line{Name: "Names", OK: true, Text: "The resolver " + r.String() + " answers."}
+		}
+	}
+	return setup.Line{Name: "Names", Text: "No resolver of the provider answers."}
 }

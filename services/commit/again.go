@@ -59,3 +59,18 @@ func (w *Writer) Check(ctx context.Context) error {
 	w.log.Warn("the rules in the kernel are not ours", "err", wrong)
 	return w.Foreign(ctx)
 }
+
+// Undecided is the revision that waits for its confirm (trial), or was confirmed
+// without a click and can still be taken back; "" and 0 when there is none. The
+// console decides about it whoever's it is.
+func (w *Writer) Undecided() (account string, revision uint64, trial bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if t := w.trial; t != nil {
+		return t.Account, t.Revision, true
+	}
+	if u := w.undo; u != nil && u.shown(u.account, w.head.Number) != nil {
+		return u.account, u.Revision, false
+	}
+	return "", 0, false
+}

@@ -89,6 +89,10 @@ func (s *Server) count(f func(*Stats)) {
 	f(&s.stats)
 }
 
+// unresolved is the lease while there is no resolver to hand out: a client that
+// came before the WAN's own lease must not stay without names until T1 of a long one.
+const unresolved = 120 * time.Second
+
 // decided is a decision together with what its answer is made of.
 type decided struct {
 	scope Scope
@@ -107,6 +111,9 @@ func (s *Server) decide(device string, m Message, now time.Time) (d decided, ok 
 		return d, false
 	}
 	m.Unicast = m.Dst.IsValid() && m.Dst != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && m.Dst != sv.scope.broadcast()
+	if len(sv.scope.DNS) == 0 && len(s.dns) == 0 {
+		m.Wish = unresolved // the WAN may have its lease in a moment: ask again soon
+	}
 	v := sv.pool.Decide(m, now)
 	s.record(Exchange{now, sv.scope.In, m.MAC, m.Type.String(), v.Answer, v.Addr, v.Why})
 	return decided{sv.scope, s.dns, m, v}, true

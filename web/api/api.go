@@ -48,7 +48,9 @@ type SetupCode struct {
 
 // Writer is what the console may do with the configuration.
 type Writer interface {
-	View(account string) commit.View
+	// Undecided is the revision that waits for its confirm (trial), or was
+	// confirmed without a click and can still be taken back, and whose it is.
+	Undecided() (account string, revision uint64, trial bool)
 	Confirm(ctx context.Context, who commit.Who, token string, accepted time.Time) error
 	Undo(ctx context.Context, who commit.Who, token string) error
 }
@@ -111,17 +113,18 @@ func read(r *http.Request, into any) error {
 	return nil
 }
 
-// tester is the account whose revision waits: the console decides in its place.
-func (a *api) tester() (commit.Who, uint64, error) {
-	t := a.Writer.View("").Trial
-	if t == nil {
+// tester is the account whose revision waits, or can still be taken back: the
+// console decides in its place.
+func (a *api) tester(late bool) (commit.Who, uint64, error) {
+	account, n, trial := a.Writer.Undecided()
+	if account == "" || !trial && !late {
 		return commit.Who{}, 0, commit.ErrNoTrial
 	}
-	return commit.Who{Account: t.Account, Door: "console"}, t.Revision, nil
+	return commit.Who{Account: account, Door: "console"}, n, nil
 }
 
 func (a *api) confirm(r *http.Request) (any, error) {
-	who, n, err := a.tester()
+	who, n, err := a.tester(false)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +136,7 @@ func (a *api) confirm(r *http.Request) (any, error) {
 }
 
 func (a *api) undo(r *http.Request) (any, error) {
-	who, n, err := a.tester()
+	who, n, err := a.tester(true)
 	if err != nil {
 		return nil, err
 	}
