@@ -76,6 +76,28 @@ func kind(d simulate.Decision) string {
 	return s
 }
 
+// String is the packet as a person writes it, and what is decided of it.
+func (p probe) String() string {
+	s := fmt.Sprintf("%s %v:%d > %v:%d proto %d type %d: %s %s", p.In, p.Src, p.SrcPort, p.Dst, p.DstPort, p.Proto, p.ICMP, p.want.Verdict, p.want.Rule)
+	switch {
+	case p.want.Local:
+		s += " here"
+	case p.want.Out != "":
+		s += " out by " + p.want.Out
+	}
+	if p.want.Forward != "" {
+		s += fmt.Sprintf(" forwarded by %s to %v:%d", p.want.Forward, p.want.To, p.want.ToPort)
+	}
+	return s
+}
+
+func lines(probes []probe) (out string) {
+	for _, p := range probes {
+		out += "\n\t" + p.String()
+	}
+	return out
+}
+
 // batch is packets that connection tracking cannot take for each other.
 type batch struct {
 	cfg    firewall.Config
@@ -186,38 +208,36 @@ func (l *lab) try(b batch, patience time.Duration) string {
 	var diff string
 	for deadline := time.Now().Add(patience); ; l.await(20) {
 		l.drain(came)
-		if diff = difference(before, l.counters(), want); diff == "" {
-			l.drain(came)
-			diff = strayed(sent, came)
-		}
+		counted := difference(before, l.counters(), want)
+		l.drain(came)
+		diff = strings.Join(append(counted, strayed(sent, came)...), "\n\t")
 		if diff == "" || time.Now().After(deadline) {
 			return diff
 		}
 	}
 }
 
-func difference(before, after, want map[string]int) string {
-	var out []string
-	for _, name := range slices.Sorted(maps.Keys(after)) {
+// difference is every counter that moved more or less than it should.
+func difference(before, after, want map[string]int) (out []string) {
+	names := map[string]int{}
+	maps.Copy(names, after)
+	maps.Copy(names, want)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if got := after[name] - before[name]; got != want[name] {
 			out = append(out, fmt.Sprintf("%s counted %d, not %d", name, got, want[name]))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if _, ok := after[name]; !ok {
-			out = append(out, fmt.Sprintf("%s counted 0, not %d", name, want[name]))
-		}
-	}
-	return strings.Join(out, "; ")
+	return out
 }
 
-func strayed(sent map[uint32]probe, came map[uint32][]arrival) string {
-	for id, p := range sent {
-		if !slices.Equal(came[id], p.leaves()) {
-			return fmt.Sprintf("came out %v, not %v", came[id], p.leaves())
+// strayed is every probe that came out otherwise than it should.
+func strayed(sent map[uint32]probe, came map[uint32][]arrival) (out []string) {
+	for _, id := range slices.Sorted(maps.Keys(sent)) {
+		if p := sent[id]; !slices.Equal(came[id], p.leaves()) {
+			out = append(out, fmt.Sprintf("came out %v, not %v: %v", came[id], p.leaves(), p))
 		}
 	}
-	return ""
+	return out
 }
 
 // explain finds one packet that goes otherwise, takes out of the policy what
@@ -236,7 +256,7 @@ func (l *lab) explain(b batch, diff string) string {
 		case fails(b.cfg, rest[half:]) != "":
 			rest = rest[half:]
 		default:
-			return fmt.Sprintf("%s\nonly when these %d are sent together: %.2000v", diff, len(rest), rest)
+			return fmt.Sprintf("%s\nonly when these %d are sent together:%s", diff, len(rest), lines(rest))
 		}
 	}
 	alone := func(cfg firewall.Config) string {
@@ -245,7 +265,8 @@ func (l *lab) explain(b batch, diff string) string {
 	}
 	cfg := smaller(b.cfg, func(c firewall.Config) bool { return c.Validate() == nil && alone(c) != "" })
 	text, _ := json.Marshal(cfg)
-	return fmt.Sprintf("%s\npacket %+v\ndecided %+v\n%s", alone(cfg), rest[0].Packet, simulate.Decide(cfg, b.facts, rest[0].Packet), text)
+	p := probe{rest[0].Packet, simulate.Decide(cfg, b.facts, rest[0].Packet)}
+	return fmt.Sprintf("%s\nof%s\n%s", alone(cfg), lines([]probe{p}), text)
 }
 
 // smaller leaves out every rule, forward, alias and interface without which fails still holds.

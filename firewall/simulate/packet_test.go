@@ -2,6 +2,7 @@ package simulate_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"net/netip"
 	"slices"
@@ -97,6 +98,8 @@ type arrival struct {
 	Dst    netip.Addr
 	Port   uint16 // of TCP, UDP and SCTP
 }
+
+func (a arrival) String() string { return fmt.Sprintf("%s to %v:%d", a.Device, a.Dst, a.Port) }
 
 // parse finds the number of a probe in a frame; false for answers and all else.
 func parse(b []byte) (id uint32, a arrival, ok bool) {
