@@ -23,6 +23,7 @@ import (
 	"gatehouse/store"
 	"gatehouse/web/auth"
 	"gatehouse/web/changes"
+	"gatehouse/web/draft"
 	"gatehouse/web/forwards"
 	"gatehouse/web/page"
 	"gatehouse/web/rules"
@@ -75,12 +76,13 @@ func newDesk(t *testing.T, start firewall.Config) *desk {
 		return commit.Who{Account: s.Account, Door: "web", Addr: page.ConnOf(r.Context()).Peer}
 	}
 	behind := changes.New(d.w, d.w, who)
-	routes := append(behind.Routes(), rules.New(rules.Deps{Drafts: d.w, Who: who, Hits: d.hits, Apply: behind.Now})...)
-	routes = append(routes, forwards.New(forwards.Deps{Drafts: d.w, Who: who, Hits: d.hits, Apply: behind.Now,
+	at := draft.Desk{Drafts: d.w, Who: who, Apply: behind.Now}
+	routes := append(behind.Routes(), rules.New(rules.Deps{Desk: at, Hits: d.hits})...)
+	routes = append(routes, forwards.New(forwards.Deps{Desk: at, Hits: d.hits,
 		Hosts: func() []forwards.Host {
 			return []forwards.Host{{Addr: netip.MustParseAddr("192.168.1.120"), Name: "laptop"}}
 		}})...)
-	routes = append(routes, d.network.routes(d.w, who, behind.Now)...)
+	routes = append(routes, d.network.routes(at)...)
 	routes = append(routes, page.Route{Method: http.MethodGet, Path: "/", Serve: func(w http.ResponseWriter, r *http.Request) error {
 		return page.Go(w, r, "/rules")
 	}})

@@ -2,17 +2,16 @@ package web
 
 import (
 	"context"
-	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	"gatehouse/firewall"
-	"gatehouse/services/commit"
 	"gatehouse/services/dhcp"
 	"gatehouse/services/link"
 	"gatehouse/services/link/wan"
+	"gatehouse/web/draft"
 	"gatehouse/web/interfaces"
 	"gatehouse/web/leases"
 	"gatehouse/web/page"
@@ -28,9 +27,9 @@ type network struct {
 	ports  []link.Port
 }
 
-func (n *network) routes(w *commit.Writer, who func(*http.Request) commit.Who, apply page.Handler) []page.Route {
-	return append(leases.New(leases.Deps{Drafts: w, Server: n, Who: who, Apply: apply}),
-		interfaces.New(interfaces.Deps{Drafts: w, Ports: func() []link.Port { return n.ports }, Who: who, Apply: apply})...)
+func (n *network) routes(d draft.Desk) []page.Route {
+	return append(leases.New(leases.Deps{Desk: d, Server: n}),
+		interfaces.New(interfaces.Deps{Desk: d, Ports: func() []link.Port { return n.ports }})...)
 }
 
 func (n *network) List() []dhcp.Lease {

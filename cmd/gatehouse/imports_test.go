@@ -42,6 +42,7 @@ var law = map[string][]string{
 	"web":            append([]string{"web/*"}, inWeb...),
 	"web/auth":       inWeb,
 	"web/page":       {"firewall", "assets"},
+	"web/draft":      inWeb,
 	"web/api":        inWeb,
 	"web/login":      inWeb,
 	"web/setup":      inWeb,
@@ -62,7 +63,7 @@ var law = map[string][]string{
 var (
 	inService = []string{"firewall", "firewall/ruleset", "firewall/compile", "firewall/simulate", "services/events"}
 	// Services for their value types only; web/auth for who is signed in.
-	inWeb = []string{"firewall", "firewall/simulate", "assets", "web/page", "web/auth", "services/*"}
+	inWeb = []string{"firewall", "firewall/simulate", "assets", "web/page", "web/draft", "web/auth", "services/*"}
 )
 
 // doors says who alone may import a package from outside, or a dangerous one of the standard library. The longest

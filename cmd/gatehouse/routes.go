@@ -14,6 +14,7 @@ import (
 	"gatehouse/web/auth"
 	"gatehouse/web/changes"
 	"gatehouse/web/dashboard"
+	"gatehouse/web/draft"
 	"gatehouse/web/forwards"
 	"gatehouse/web/interfaces"
 	"gatehouse/web/leases"
@@ -32,10 +33,11 @@ func (b *box) routes(ctx context.Context) error {
 		Throttle: auth.NewThrottle(5, time.Minute), NewID: commit.NewID})...)
 	behind := changes.New(b.writer, b.writer, who)
 	all = append(all, behind.Routes()...)
-	all = append(all, rules.New(rules.Deps{Drafts: b.writer, Who: who, Hits: b.hits, Apply: behind.Now})...)
-	all = append(all, forwards.New(forwards.Deps{Drafts: b.writer, Who: who, Hits: b.hits, Hosts: b.hosts, Apply: behind.Now})...)
-	all = append(all, interfaces.New(interfaces.Deps{Drafts: b.writer, Ports: b.link.Status, Who: who, Apply: behind.Now})...)
-	all = append(all, leases.New(leases.Deps{Drafts: b.writer, Server: b.dhcp, Who: who, Apply: behind.Now})...)
+	desk := draft.Desk{Drafts: b.writer, Who: who, Apply: behind.Now}
+	all = append(all, rules.New(rules.Deps{Desk: desk, Hits: b.hits})...)
+	all = append(all, forwards.New(forwards.Deps{Desk: desk, Hits: b.hits, Hosts: b.hosts})...)
+	all = append(all, interfaces.New(interfaces.Deps{Desk: desk, Ports: b.link.Status})...)
+	all = append(all, leases.New(leases.Deps{Desk: desk, Server: b.dhcp})...)
 	all = append(all, revisions.New(b.writer, who)...)
 	all = append(all, dashboard.New(dashboard.Deps{Config: b.running, Revision: func() commit.Revision { _, r := b.writer.Running(); return r },
 		Ports: b.link.Status, Leases: b.dhcp.List, Drops: b.ring.Last, Settings: b.settings})...)

@@ -10,7 +10,6 @@ import (
 
 // form is the editor's fields as a person typed them, byte for byte.
 type form struct {
-	Hash             string // of the forward as it was shown; empty for a new one
 	On, Reflect      bool
 	Descr, In, Proto string
 	Only, FromNot    bool   // Only: the sources are restricted
@@ -55,7 +54,7 @@ func show(v firewall.Forward) form {
 }
 
 func read(p *page.Form) form {
-	return form{Hash: p.Get("hash"), On: p.On("on"), Reflect: p.On("reflect"), Descr: p.Raw("descr"), In: p.Get("in"), Proto: p.Get("proto"),
+	return form{On: p.On("on"), Reflect: p.On("reflect"), Descr: p.Raw("descr"), In: p.Get("in"), Proto: p.Get("proto"),
 		Only: p.On("only"), FromNot: p.On("from_not"), From: p.Raw("from"), Dst: p.Raw("dst"), Dport: p.Raw("dport"),
 		To: p.Raw("to"), ToPort: p.Raw("to_port"), Rule: p.Get("rule")}
 }

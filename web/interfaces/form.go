@@ -14,7 +14,6 @@ import (
 
 // form is the fields of an interface as a person typed them.
 type form struct {
-	Hash          string // of the interface as it was shown; empty for a new one
 	Name          string
 	Device        string
 	Role          string
@@ -72,7 +71,7 @@ func show(i firewall.Interface) form {
 }
 
 func read(p *page.Form) form {
-	return form{Hash: p.Get("hash"), Name: p.Get("name"), Device: p.Get("device"), Role: p.Get("role"), On: p.On("on"), Mode: p.Get("mode"),
+	return form{Name: p.Get("name"), Device: p.Get("device"), Role: p.Get("role"), On: p.On("on"), Mode: p.Get("mode"),
 		Addr: p.Get("addr"), Gw: p.Get("gw"), DNS: p.Raw("dns"), Mode6: p.Get("mode6"), Addr6: p.Get("addr6"), Gw6: p.Get("gw6"), MTU: p.Get("mtu"),
 		BlockPrivate: p.On("block_private"), BlockBogons: p.On("block_bogons"), Along: p.On("along")}
 }

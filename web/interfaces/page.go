@@ -3,32 +3,21 @@
 package interfaces
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"slices"
-	"strings"
 
 	"gatehouse/firewall"
 	"gatehouse/services/commit"
 	"gatehouse/services/link"
+	"gatehouse/web/draft"
 	"gatehouse/web/page"
 )
 
-// Drafts keeps the changes of an account until it applies them: commit.Writer.
-type Drafts interface {
-	View(account string) commit.View
-	Save(ctx context.Context, who commit.Who, hash string, changes ...firewall.Change) error
-	Discard(ctx context.Context, who commit.Who, refs ...firewall.Ref) error
-}
-
 // Deps is what the pages need; nothing may be nil.
 type Deps struct {
-	Drafts Drafts
-	Ports  func() []link.Port             // every port as it is now: link.Service.Status
-	Who    func(*http.Request) commit.Who // who sends a request
-	// Apply applies the draft and answers the request; it must not read the body.
-	Apply page.Handler
+	draft.Desk
+	Ports func() []link.Port // every port as it is now: link.Service.Status
 }
 
 // New returns the routes of the interfaces.
@@ -48,13 +37,8 @@ type pages struct{ Deps }
 
 func ref(n firewall.Name) firewall.Ref { return firewall.Ref{Kind: "interface", Key: string(n)} }
 
-func (p *pages) view(r *http.Request) (commit.Who, commit.View) {
-	who := p.Who(r)
-	return who, p.Drafts.View(who.Account)
-}
-
 func (p *pages) list(w http.ResponseWriter, r *http.Request) error {
-	_, v := p.view(r)
+	v := p.View(r)
 	l := find(v, p.Ports())
 	if page.IsPartial(r) {
 		return page.Render(w, r, http.StatusOK, tables(l))
@@ -69,32 +53,31 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	parts := append(strings.SplitN(f.Get("op"), ":", 3), "", "")
+	op, err := draft.ReadOp(f)
+	if err != nil {
+		return err
+	}
 	if err := f.Done(); err != nil {
 		return err
 	}
-	verb, name, hash := parts[0], firewall.Name(parts[1]), parts[2]
-	who, v := p.view(r)
-	toast := page.Toast{Text: "Taken out of the draft."}
-	switch _, there := v.Config.Interface(name); {
-	case verb == "undo":
-		err = p.Drafts.Discard(r.Context(), who, ref(name))
-	case verb != "delete":
-		return page.BadForm{Err: errors.New("op " + verb)}
+	v, name := p.View(r), firewall.Name(op.Key)
+	old, there := v.Config.Interface(name)
+	var toast page.Toast
+	switch {
+	case op.Verb == "undo":
+		toast, err = p.Undo(r, ref(name))
+	case op.Verb != "delete":
+		return op.Unknown()
 	case !there:
 		return page.NotFound{What: "This interface"}
 	default:
-		toast = page.Toast{Text: "Deleted: " + string(name) + ", with all that belongs to it.", Undo: "/discard", With: ref(name).String()}
-		err = p.Drafts.Save(r.Context(), who, hash, firewall.DeleteInterface{Name: name})
+		toast, err = p.Put(r, v, draft.Edit{Changes: []firewall.Change{firewall.DeleteInterface{Name: name}}, Hash: op.Hash, Stale: stale,
+			Said: "Deleted: " + string(name) + ", with all that belongs to it."})
 	}
 	if ps, ok := errors.AsType[firewall.Problems](err); ok {
-		old, _ := v.Config.Interface(name)
-		e := editor{form: show(old), Old: old, Problems: stillUsed(v.Config, ps)}
-		e.Hash = v.Config.Hash(ref(name))
+		e := editor{form: show(old), Old: old}
+		e.Problems, e.Hash = stillUsed(v.Config, ps), v.Config.Hash(ref(name))
 		return p.editor(w, r, http.StatusUnprocessableEntity, v, e)
-	}
-	if s, ok := errors.AsType[*commit.StaleError](err); ok {
-		return stale(s)
 	}
 	if err != nil {
 		return err
@@ -105,7 +88,7 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
 
 // new is the editor of an interface on the first free port, or on ?device=.
 func (p *pages) new(w http.ResponseWriter, r *http.Request) error {
-	_, v := p.view(r)
+	v := p.View(r)
 	f := blank(v.Config, p.Ports())
 	if d := r.URL.Query().Get("device"); d != "" {
 		f.Device = d
@@ -114,15 +97,15 @@ func (p *pages) new(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (p *pages) edit(w http.ResponseWriter, r *http.Request) error {
-	_, v := p.view(r)
+	v := p.View(r)
 	old, ok := v.Config.Interface(firewall.Name(r.PathValue("name")))
 	if !ok {
 		return page.NotFound{What: "This interface"}
 	}
-	f := show(old)
-	f.Along = true
-	f.Hash = v.Config.Hash(ref(old.Name))
-	return p.editor(w, r, http.StatusOK, v, editor{form: f, Old: old})
+	e := editor{form: show(old), Old: old}
+	e.Along = true
+	e.Hash = v.Config.Hash(ref(old.Name))
+	return p.editor(w, r, http.StatusOK, v, e)
 }
 
 // save keeps a new interface, or one that is there, with what moves along.
@@ -131,66 +114,49 @@ func (p *pages) save(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f, then := read(in), in.Get("then")
+	e := editor{form: read(in), Editor: draft.Read(in)}
 	if err := in.Done(); err != nil {
 		return err
 	}
-	who, v := p.view(r)
-	e := editor{form: f}
+	v := p.View(r)
 	if name := firewall.Name(r.PathValue("name")); name != "" {
 		var ok bool
 		if e.Old, ok = v.Config.Interface(name); !ok {
 			return page.NotFound{What: "This interface"}
 		}
 	}
-	value, ps := f.value(e.Old)
+	value, ps := e.value(e.Old)
 	if value.Device != e.Old.Device && !slices.ContainsFunc(p.Ports(), func(q link.Port) bool { return q.Present && q.Device == value.Device }) {
 		ps = append(ps, firewall.Problem{Field: "device", Text: "There is no such port now. Choose one from the list."})
 	}
-	changes := f.changes(v.Config, e.Old, value)
+	changes := e.changes(v.Config, e.Old, value)
 	if len(ps) > 0 {
 		e.Problems = page.And(ps, wrong(v.Config, changes, value))
 		return p.editor(w, r, http.StatusUnprocessableEntity, v, e)
 	}
-	err = p.Drafts.Save(r.Context(), who, f.Hash, changes...)
-	if ps, ok := errors.AsType[firewall.Problems](err); ok {
-		if e.Problems = wrong(v.Config, changes, value); len(e.Problems) == 0 {
-			e.Problems = page.Beside(ps, ref(value.Name))
+	status, err := p.Save(w, r, v, &e.Editor, draft.Edit{Changes: changes, Stale: stale, Said: said(changes, value), Back: "/interfaces"})
+	if status == http.StatusUnprocessableEntity {
+		if ps := wrong(v.Config, changes, value); len(ps) > 0 {
+			e.Problems = ps
 		}
-		return p.editor(w, r, http.StatusUnprocessableEntity, v, e)
 	}
-	if s, ok := errors.AsType[*commit.StaleError](err); ok {
-		if _, there := s.Theirs.Interface(firewall.Name(s.Ref.Key)); !there {
-			return stale(s)
-		}
-		e.Stale = stale(s)
-		e.Hash = s.Theirs.Hash(s.Ref)
-		return p.editor(w, r, http.StatusConflict, v, e)
+	if status != 0 {
+		return p.editor(w, r, status, v, e)
 	}
-	if err != nil {
-		return err
-	}
-	if then == "apply" {
-		return p.Deps.Apply(w, r)
-	}
-	page.Say(w, said(changes, value))
-	return page.Go(w, r, "/interfaces")
+	return err
 }
 
-// said is what the toast says; several changes are taken back in the bar only.
-func said(changes []firewall.Change, in firewall.Interface) page.Toast {
-	t := page.Toast{Text: "Saved: " + string(in.Name) + "."}
+// said is what the toast says.
+func said(changes []firewall.Change, in firewall.Interface) string {
 	if len(changes) == 1 {
-		t.Undo, t.With = "/discard", changes[0].Ref().String()
-		return t
+		return "Saved: " + string(in.Name) + "."
 	}
-	t.Text = "Saved: " + string(in.Name) + ", and its DHCP server moves along."
 	for _, c := range changes {
 		if s, ok := c.(firewall.PutScope); ok && !s.Scope.On {
-			t.Text = "Saved: " + string(in.Name) + ", and its DHCP server goes off."
+			return "Saved: " + string(in.Name) + ", and its DHCP server goes off."
 		}
 	}
-	return t
+	return "Saved: " + string(in.Name) + ", and its DHCP server moves along."
 }
 
 // stale turns commit's error into the page's: both versions, field by field.
@@ -218,35 +184,28 @@ func stale(err *commit.StaleError) page.StaleError {
 
 // editor is the page of one interface.
 type editor struct {
+	draft.Editor
 	form
-	Frame    page.Frame
 	Old      firewall.Interface // as it is in the draft; without name: a new one
 	Devices  []page.Option
 	Port     link.Port // as it is now; zero: it is not there
 	Scope    firewall.Scope
 	HasScope bool
 	Gone     goes // what a deletion takes with it
-	Problems firewall.Problems
-	Stale    page.StaleError
-	Others   int // objects with pending changes, beside this one
 }
 
 func (p *pages) editor(w http.ResponseWriter, r *http.Request, status int, v commit.View, e editor) error {
 	name := "New interface"
 	ports := p.Ports()
-	e.Others = v.Objects
 	if e.Old.Name != "" {
 		name = "Interface " + string(e.Old.Name)
 		e.Scope, e.HasScope = v.Config.Scope(e.Old.Name)
 		e.Gone = wouldGo(v.Config, e.Old.Name)
-		if slices.ContainsFunc(v.Items, func(i commit.Item) bool { return i.Ref == ref(e.Old.Name) }) {
-			e.Others--
-		}
 	}
 	if i := slices.IndexFunc(ports, func(q link.Port) bool { return q.Device == e.Old.Device && e.Old.Name != "" }); i >= 0 {
 		e.Port = ports[i]
 	}
 	e.Devices = devices(v.Config, ports, e.Old.Device, e.Device)
-	e.Frame = page.FrameFor(r, name, "/interfaces")
+	e.Open(r, v, ref(e.Old.Name), name, "/interfaces")
 	return page.Render(w, r, status, editPage(e))
 }

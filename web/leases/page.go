@@ -11,17 +11,10 @@ import (
 	"time"
 
 	"gatehouse/firewall"
-	"gatehouse/services/commit"
 	"gatehouse/services/dhcp"
+	"gatehouse/web/draft"
 	"gatehouse/web/page"
 )
-
-// Drafts keeps the changes of an account until it applies them: commit.Writer.
-type Drafts interface {
-	View(account string) commit.View
-	Save(ctx context.Context, who commit.Who, hash string, changes ...firewall.Change) error
-	Discard(ctx context.Context, who commit.Who, refs ...firewall.Ref) error
-}
 
 // Server is the DHCP server that runs: dhcp.Server.
 type Server interface {
@@ -34,11 +27,8 @@ type Server interface {
 
 // Deps is what the pages need; nothing may be nil.
 type Deps struct {
-	Drafts Drafts
+	draft.Desk
 	Server Server
-	Who    func(*http.Request) commit.Who // who sends a request
-	// Apply applies the draft and answers the request; it must not read the body.
-	Apply page.Handler
 }
 
 // New returns the routes of leases, scopes and static mappings.
@@ -61,13 +51,8 @@ type pages struct{ Deps }
 func staticRef(id firewall.ID) firewall.Ref { return firewall.Ref{Kind: "static", Key: string(id)} }
 func scopeRef(n firewall.Name) firewall.Ref { return firewall.Ref{Kind: "scope", Key: string(n)} }
 
-func (p *pages) view(r *http.Request) (commit.Who, commit.View) {
-	who := p.Who(r)
-	return who, p.Drafts.View(who.Account)
-}
-
 func (p *pages) list(w http.ResponseWriter, r *http.Request) error {
-	_, v := p.view(r)
+	v := p.View(r)
 	l := p.find(v, strings.TrimSpace(r.URL.Query().Get("q")), time.Now())
 	if page.IsPartial(r) {
 		return page.Render(w, r, http.StatusOK, sections(l))
@@ -84,22 +69,24 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	parts := append(strings.SplitN(f.Get("op"), ":", 3), "", "")
+	op, err := draft.ReadOp(f)
+	if err != nil {
+		return err
+	}
 	q := f.Get("q")
 	if err := f.Done(); err != nil {
 		return err
 	}
 	var toast page.Toast
-	switch verb, key, hash := parts[0], parts[1], parts[2]; verb {
+	switch op.Verb {
 	case "release", "delete":
-		toast.Text, err = p.runtime(r, verb, key)
+		toast.Text, err = p.runtime(r, op.Verb, op.Key)
 	case "undo":
-		toast.Text = "Taken out of the draft."
-		err = p.Drafts.Discard(r.Context(), p.Who(r), staticRef(firewall.ID(key)))
+		toast, err = p.Undo(r, staticRef(firewall.ID(op.Key)))
 	case "unmap":
-		toast, err = p.unmap(r, firewall.ID(key), hash)
+		toast, err = p.unmap(r, firewall.ID(op.Key), op.Hash)
 	default:
-		err = page.BadForm{Err: errors.New("op " + verb)}
+		err = op.Unknown()
 	}
 	if err != nil {
 		return err
@@ -132,63 +119,11 @@ func (p *pages) runtime(r *http.Request, verb, key string) (string, error) {
 
 // unmap deletes a static mapping in the draft.
 func (p *pages) unmap(r *http.Request, id firewall.ID, hash string) (page.Toast, error) {
-	who, v := p.view(r)
+	v := p.View(r)
 	_, st, there := v.Config.Static(id)
 	if !there {
 		return page.Toast{}, page.NotFound{What: "This static mapping"}
 	}
-	err := p.Drafts.Save(r.Context(), who, hash, firewall.DeleteStatic{ID: id, Descr: title(st)})
-	if s, ok := errors.AsType[*commit.StaleError](err); ok {
-		return page.Toast{}, staleStatic(s)
-	}
-	return page.Toast{Text: "Deleted the static mapping of " + title(st) + ".", Undo: "/discard", With: staticRef(id).String()}, err
-}
-
-// keep is what the editors of scopes and mappings have in common when they save.
-type keep struct {
-	hash    string
-	then    string
-	text    string // of the toast
-	changes []firewall.Change
-}
-
-// save keeps the changes. Problems and a conflict are for the editor to show;
-// when there is neither, the request is answered or err says why not.
-func (p *pages) save(w http.ResponseWriter, r *http.Request, k keep) (firewall.Problems, *commit.StaleError, error) {
-	target := k.changes[0].Ref()
-	err := p.Drafts.Save(r.Context(), p.Who(r), k.hash, k.changes...)
-	if ps, ok := errors.AsType[firewall.Problems](err); ok {
-		return page.Beside(ps, target), nil, nil
-	}
-	if s, ok := errors.AsType[*commit.StaleError](err); ok {
-		return nil, s, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if k.then == "apply" {
-		return nil, nil, p.Deps.Apply(w, r)
-	}
-	page.Say(w, page.Toast{Text: k.text, Undo: "/discard", With: target.String()})
-	return nil, nil, page.Go(w, r, "/leases")
-}
-
-// editor is what both editors show beside their fields.
-type editor struct {
-	Frame    page.Frame
-	Problems firewall.Problems
-	Warnings []string
-	Stale    page.StaleError
-	Others   int // objects with pending changes, beside this one
-}
-
-// others counts the objects of the draft beside ref.
-func others(v commit.View, ref firewall.Ref) int {
-	n := v.Objects
-	for _, i := range v.Items {
-		if i.Ref == ref {
-			return n - 1
-		}
-	}
-	return n
+	return p.Put(r, v, draft.Edit{Changes: []firewall.Change{firewall.DeleteStatic{ID: id, Descr: title(st)}}, Hash: hash, Stale: staleStatic,
+		Said: "Deleted the static mapping of " + title(st) + "."})
 }

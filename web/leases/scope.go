@@ -8,6 +8,7 @@ import (
 
 	"gatehouse/firewall"
 	"gatehouse/services/commit"
+	"gatehouse/web/draft"
 	"gatehouse/web/page"
 )
 
@@ -16,7 +17,6 @@ const usualLease = 7200
 
 // scopeForm is the fields of a scope as a person typed them.
 type scopeForm struct {
-	Hash     string // of the scope as it was shown; empty for a new one
 	On       bool
 	From, To string
 	Lease    string
@@ -40,7 +40,7 @@ func showScope(s firewall.Scope) scopeForm {
 }
 
 func readScope(p *page.Form) scopeForm {
-	return scopeForm{Hash: p.Get("hash"), On: p.On("on"), From: p.Get("from"), To: p.Get("to"), Lease: p.Get("lease"),
+	return scopeForm{On: p.On("on"), From: p.Get("from"), To: p.Get("to"), Lease: p.Get("lease"),
 		Gw: p.Get("gw"), DNS: p.Raw("dns"), Domain: p.Get("domain")}
 }
 
@@ -86,7 +86,7 @@ func (f scopeForm) scope(in firewall.Name) (firewall.Scope, firewall.Problems) {
 
 // scopeEditor is the page of one scope.
 type scopeEditor struct {
-	editor
+	draft.Editor
 	scopeForm
 	In      firewall.Interface
 	Statics int
@@ -105,7 +105,7 @@ func scopeOf(r *http.Request, v commit.View) (in firewall.Interface, s firewall.
 }
 
 func (p *pages) editScope(w http.ResponseWriter, r *http.Request) error {
-	_, v := p.view(r)
+	v := p.View(r)
 	in, s, known, err := scopeOf(r, v)
 	if err != nil {
 		return err
@@ -125,17 +125,16 @@ func (p *pages) saveScope(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f, then := readScope(in), in.Get("then")
+	e := scopeEditor{scopeForm: readScope(in), Editor: draft.Read(in)}
 	if err := in.Done(); err != nil {
 		return err
 	}
-	_, v := p.view(r)
+	v := p.View(r)
 	port, _, _, err := scopeOf(r, v)
 	if err != nil {
 		return err
 	}
-	e := scopeEditor{scopeForm: f}
-	value, ps := f.scope(port.Name)
+	value, ps := e.scope(port.Name)
 	change := firewall.PutScope{Scope: value}
 	if len(ps) > 0 {
 		if next, err := change.Apply(v.Config); err == nil {
@@ -148,15 +147,9 @@ func (p *pages) saveScope(w http.ResponseWriter, r *http.Request) error {
 	if !value.On {
 		said = fmt.Sprintf("Saved: DHCP on %s is off.", port.Name)
 	}
-	ps, stale, err := p.save(w, r, keep{hash: f.Hash, then: then, text: said, changes: []firewall.Change{change}})
-	switch {
-	case len(ps) > 0:
-		e.Problems = ps
-		return p.renderScope(w, r, http.StatusUnprocessableEntity, v, e)
-	case stale != nil:
-		e.Stale = scopeStale(stale)
-		e.Hash = stale.Theirs.Hash(stale.Ref)
-		return p.renderScope(w, r, http.StatusConflict, v, e)
+	status, err := p.Save(w, r, v, &e.Editor, draft.Edit{Changes: []firewall.Change{change}, Stale: scopeStale, Said: said, Back: "/leases"})
+	if status != 0 {
+		return p.renderScope(w, r, status, v, e)
 	}
 	return err
 }
@@ -184,8 +177,7 @@ func (p *pages) renderScope(w http.ResponseWriter, r *http.Request, status int, 
 	if in.V4.Mode == firewall.Static {
 		e.Usual.From, e.Usual.To = firewall.DefaultPool(in.V4.Addr)
 	}
-	e.Others = others(v, scopeRef(in.Name))
-	e.Frame = page.FrameFor(r, "DHCP on "+string(in.Name), "/leases")
+	e.Open(r, v, scopeRef(in.Name), "DHCP on "+string(in.Name), "/leases")
 	return page.Render(w, r, status, scopePage(e))
 }
 

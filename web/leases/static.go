@@ -10,12 +10,12 @@ import (
 	"gatehouse/firewall"
 	"gatehouse/services/commit"
 	"gatehouse/services/dhcp"
+	"gatehouse/web/draft"
 	"gatehouse/web/page"
 )
 
 // staticForm is the fields of a static mapping as a person typed them.
 type staticForm struct {
-	Hash            string // of the mapping as it was shown; empty for a new one
 	In              string // its scope; fixed once it is there
 	MAC, Addr, Host string
 	Descr           string
@@ -27,7 +27,7 @@ func showStatic(in firewall.Name, s firewall.StaticLease) staticForm {
 }
 
 func readStatic(p *page.Form) staticForm {
-	return staticForm{Hash: p.Get("hash"), In: p.Get("in"), MAC: p.Get("mac"), Addr: p.Get("addr"), Host: p.Get("host"), Descr: p.Raw("descr")}
+	return staticForm{In: p.Get("in"), MAC: p.Get("mac"), Addr: p.Get("addr"), Host: p.Get("host"), Descr: p.Raw("descr")}
 }
 
 // static reads the fields; what cannot be read is told.
@@ -54,7 +54,7 @@ func title(s firewall.StaticLease) string {
 
 // staticEditor is the page of one mapping.
 type staticEditor struct {
-	editor
+	draft.Editor
 	staticForm
 	Old    firewall.StaticLease // as it is in the draft; without ID: a new one
 	Scopes []page.Option
@@ -63,7 +63,7 @@ type staticEditor struct {
 }
 
 func (p *pages) newStatic(w http.ResponseWriter, r *http.Request) error {
-	_, v := p.view(r)
+	v := p.View(r)
 	q := r.URL.Query()
 	f := staticForm{In: q.Get("in"), MAC: q.Get("mac"), Addr: q.Get("addr"), Host: q.Get("host")}
 	if f.In == "" && len(v.Config.Scopes) > 0 {
@@ -79,14 +79,14 @@ func makeStatic(l dhcp.Lease) string {
 }
 
 func (p *pages) editStatic(w http.ResponseWriter, r *http.Request) error {
-	_, v := p.view(r)
+	v := p.View(r)
 	in, old, ok := v.Config.Static(firewall.ID(r.PathValue("id")))
 	if !ok {
 		return page.NotFound{What: "This static mapping"}
 	}
-	f := showStatic(in, old)
-	f.Hash = v.Config.Hash(staticRef(old.ID))
-	return p.renderStatic(w, r, http.StatusOK, v, staticEditor{staticForm: f, Old: old})
+	e := staticEditor{staticForm: showStatic(in, old), Old: old}
+	e.Hash = v.Config.Hash(staticRef(old.ID))
+	return p.renderStatic(w, r, http.StatusOK, v, e)
 }
 
 // saveStatic keeps a new mapping, or one that is there.
@@ -95,12 +95,11 @@ func (p *pages) saveStatic(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f, then := readStatic(in), in.Get("then")
+	e := staticEditor{staticForm: readStatic(in), Editor: draft.Read(in)}
 	if err := in.Done(); err != nil {
 		return err
 	}
-	_, v := p.view(r)
-	e := staticEditor{staticForm: f}
+	v := p.View(r)
 	id := firewall.ID(r.PathValue("id"))
 	if id != "" {
 		var ok bool
@@ -110,12 +109,12 @@ func (p *pages) saveStatic(w http.ResponseWriter, r *http.Request) error {
 		}
 		e.In = string(scope)
 	}
-	value, ps := f.static(e.Old.ID)
+	value, ps := e.static(e.Old.ID)
 	var change firewall.Change = firewall.UpdateStatic{Static: value}
 	if e.Old.ID == "" {
 		value.ID = commit.NewID()
-		change = firewall.AddStatic{In: firewall.Name(f.In), Static: value}
-		if _, ok := v.Config.Scope(firewall.Name(f.In)); !ok {
+		change = firewall.AddStatic{In: firewall.Name(e.In), Static: value}
+		if _, ok := v.Config.Scope(firewall.Name(e.In)); !ok {
 			ps = append(ps, firewall.Problem{Field: "in", Text: "Choose a network that has a DHCP scope."})
 		}
 	}
@@ -124,20 +123,14 @@ func (p *pages) saveStatic(w http.ResponseWriter, r *http.Request) error {
 		return p.renderStatic(w, r, http.StatusUnprocessableEntity, v, e)
 	}
 	said := fmt.Sprintf("Saved: %s always gets %s.", title(value), value.Addr)
-	ps, stale, err := p.save(w, r, keep{hash: f.Hash, then: then, text: said, changes: []firewall.Change{change}})
-	switch {
-	case len(ps) > 0:
-		if e.Problems = collisions(v.Config, change); len(e.Problems) == 0 {
+	status, err := p.Save(w, r, v, &e.Editor, draft.Edit{Changes: []firewall.Change{change}, Stale: staleStatic, Said: said, Back: "/leases"})
+	if status == http.StatusUnprocessableEntity {
+		if ps := collisions(v.Config, change); len(ps) > 0 {
 			e.Problems = ps
 		}
-		return p.renderStatic(w, r, http.StatusUnprocessableEntity, v, e)
-	case stale != nil:
-		if _, _, there := stale.Theirs.Static(firewall.ID(stale.Ref.Key)); !there {
-			return staleStatic(stale)
-		}
-		e.Stale = staleStatic(stale)
-		e.Hash = stale.Theirs.Hash(stale.Ref)
-		return p.renderStatic(w, r, http.StatusConflict, v, e)
+	}
+	if status != 0 {
+		return p.renderStatic(w, r, status, v, e)
 	}
 	return err
 }
@@ -162,27 +155,18 @@ func collisions(c firewall.Config, change firewall.Change) firewall.Problems {
 	return page.Found(c, next, change.Ref())
 }
 
-// staleStatic turns commit's error into the page's.
 func staleStatic(err *commit.StaleError) page.StaleError {
-	id := firewall.ID(err.Ref.Key)
-	_, theirs, there := err.Theirs.Static(id)
-	_, yours, mine := err.Yours.Static(id)
 	list := func(s firewall.StaticLease) []string { return []string{string(s.MAC), text(s.Addr), s.Host, s.Descr} }
-	short := func(s firewall.StaticLease) string { return fmt.Sprintf("%s gets %s", title(s), s.Addr) }
-	out := page.StaleError{What: "The static mapping of " + title(yours), Back: "/leases/static/" + string(id)}
-	switch {
-	case !there && !mine:
-		out.What, out.Back = "The static mapping", "/leases"
-	case !there:
-		out.Back = "/leases"
-		out.Fields = []page.Stale{{Field: "Mapping", Theirs: "deleted", Yours: short(yours)}}
-	case !mine:
-		out.What = "The static mapping of " + title(theirs)
-		out.Fields = []page.Stale{{Field: "Mapping", Theirs: short(theirs), Yours: "deleted"}}
-	default:
-		out.Fields = page.Differ([]string{"MAC", "Address", "Host name", "Description"}, list(theirs), list(yours))
-	}
-	return out
+	return draft.Kind[firewall.StaticLease, firewall.ID]{Word: "Mapping", Home: "/leases", Path: "/leases/static/",
+		Get: func(c firewall.Config, id firewall.ID) (firewall.StaticLease, bool) {
+			_, s, ok := c.Static(id)
+			return s, ok
+		},
+		Name: func(s firewall.StaticLease) string { return "The static mapping of " + title(s) },
+		Line: func(s firewall.StaticLease) string { return fmt.Sprintf("%s gets %s", title(s), s.Addr) },
+		Fields: func(theirs, yours firewall.StaticLease) []page.Stale {
+			return page.Differ([]string{"MAC", "Address", "Host name", "Description"}, list(theirs), list(yours))
+		}}.Stale(err)
 }
 
 func (p *pages) renderStatic(w http.ResponseWriter, r *http.Request, status int, v commit.View, e staticEditor) error {
@@ -204,8 +188,7 @@ func (p *pages) renderStatic(w http.ResponseWriter, r *http.Request, status int,
 			e.Warnings = append(e.Warnings, fmt.Sprintf("%s is leased now to %s until %s.", l.Addr, whose(l), clock(l.Until, now)))
 		}
 	}
-	e.Others = others(v, staticRef(e.Old.ID))
-	e.Frame = page.FrameFor(r, name, "/leases")
+	e.Open(r, v, staticRef(e.Old.ID), name, "/leases")
 	return page.Render(w, r, status, staticPage(e))
 }
 

@@ -21,13 +21,12 @@ func (e editor) action() string {
 	return "/rules/" + string(e.Rule.ID)
 }
 
-// back is the list that the rule is in.
-func (e editor) back() string {
-	l := list{Tab: e.In}
-	if e.In == "" {
-		l.Tab = tabFloating
+// home is the list of the rules of an interface; empty: the floating ones.
+func home(in string) string {
+	if in == "" {
+		in = tabFloating
 	}
-	return l.at()
+	return list{Tab: in}.at()
 }
 
 func (e editor) logHint() string {

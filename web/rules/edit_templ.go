@@ -176,7 +176,7 @@ func editPage(e editor) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = page.Keep(e.Stale, e.Others, e.back()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = page.Keep(e.Stale, e.Others, home(e.In)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

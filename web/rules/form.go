@@ -15,7 +15,6 @@ const numbered = "number"
 // form is the editor's fields as a person typed them. Texts are kept byte for
 // byte, so that a refused form comes back as it was sent.
 type form struct {
-	Hash                   string // of the rule as it was shown; empty for a new one
 	On, Log                bool
 	Descr, Section         string
 	Action, In, Family     string
@@ -60,7 +59,7 @@ func protocols() []page.Option {
 // read takes the fields of a POST. A linked rule has four of its own; the rest
 // belongs to its forward, and a form that sends it is refused by Done.
 func read(p *page.Form, linked bool) form {
-	f := form{Hash: p.Get("hash"), On: p.On("on"), Log: p.On("log"), Descr: p.Raw("descr"), Section: p.Raw("section")}
+	f := form{On: p.On("on"), Log: p.On("log"), Descr: p.Raw("descr"), Section: p.Raw("section")}
 	if linked {
 		return f
 	}

@@ -15,6 +15,7 @@ import (
 
 	"gatehouse/firewall"
 	"gatehouse/services/commit"
+	"gatehouse/web/draft"
 	"gatehouse/web/page"
 )
 
@@ -153,11 +154,11 @@ func TestUntouchedEditorKeepsTheRule(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := read(in, false)
+		e := editor{form: read(in, false), Editor: draft.Read(in)}
 		if err := in.Done(); err != nil {
 			t.Fatal(err)
 		}
-		got, ps := f.rule(want.ID)
+		got, ps := e.rule(want.ID)
 		if len(ps) > 0 {
 			t.Fatalf("problems: %v", ps)
 		}

@@ -1,32 +1,19 @@
 package rules
 
 import (
-	"errors"
 	"net/http"
 	"strings"
 
 	"gatehouse/firewall"
 	"gatehouse/services/commit"
+	"gatehouse/web/draft"
 	"gatehouse/web/page"
 )
 
-// op is what a row's button asks for: verb:id:hash, and for a move the rule to
-// go past. A position is never in it (C09).
-type op struct {
-	verb      string
-	id        firewall.ID
-	hash      string
-	neighbour firewall.ID
-}
+// op is what a row's button asks for.
+type op struct{ draft.Op }
 
-func parseOp(s string) (op, error) {
-	parts := strings.Split(s, ":")
-	if len(parts) < 2 || len(parts) > 4 || parts[1] == "" {
-		return op{}, page.BadForm{Err: errors.New("op " + s)}
-	}
-	parts = append(parts, "", "")
-	return op{parts[0], firewall.ID(parts[1]), parts[2], firewall.ID(parts[3])}, nil
-}
+func (o op) id() firewall.ID { return firewall.ID(o.Key) }
 
 // briefLen is how much of a hash a button carries: 48 bits tell an old page
 // from a new one, and a hash is what compresses worst in a thousand rows.
@@ -36,10 +23,10 @@ func brief(hash string) string { return hash[:min(briefLen, len(hash))] }
 
 // full is the hash that the button meant: the rule's own when it begins so.
 func (o op) full(now string) string {
-	if len(o.hash) == briefLen && strings.HasPrefix(now, o.hash) {
+	if len(o.Hash) == briefLen && strings.HasPrefix(now, o.Hash) {
 		return now
 	}
-	return o.hash
+	return o.Hash
 }
 
 // errListChanged is the answer to a move past a rule that is not where the page showed it.
@@ -48,12 +35,12 @@ var errListChanged = page.Refused{Status: http.StatusConflict, Title: "The list 
 
 // changes turns an op into typed changes and the sentence for the toast.
 func (o op) changes(c firewall.Config) ([]firewall.Change, string, error) {
-	r, ok := c.Rule(o.id)
+	r, ok := c.Rule(o.id())
 	if !ok {
 		return nil, "", page.NotFound{What: "This rule"}
 	}
 	name := "“" + title(r) + "”"
-	switch o.verb {
+	switch o.Verb {
 	case "toggle":
 		r.On = !r.On
 		if r.On {
@@ -66,7 +53,7 @@ func (o op) changes(c firewall.Config) ([]firewall.Change, string, error) {
 		cs, err := o.move(c, r)
 		return cs, "Moved: " + name, err
 	}
-	return nil, "", page.BadForm{Err: errors.New("op " + o.verb)}
+	return nil, "", o.Unknown()
 }
 
 // move places a rule beside a neighbour of the same list. At the border of a
@@ -79,8 +66,8 @@ func (o op) move(c firewall.Config, r firewall.Rule) ([]firewall.Change, error) 
 			same = append(same, x)
 		}
 	}
-	me, other := index(same, r.ID), index(same, o.neighbour)
-	switch o.verb {
+	me, other := index(same, r.ID), index(same, firewall.ID(o.Past))
+	switch o.Verb {
 	case "top":
 		if me == 0 {
 			return nil, nil
@@ -92,7 +79,7 @@ func (o op) move(c firewall.Config, r firewall.Rule) ([]firewall.Change, error) 
 		}
 		return joined(r, same[len(same)-1].Section, firewall.MoveRule{ID: r.ID, Place: firewall.Place{After: same[len(same)-1].ID}}), nil
 	}
-	up := o.verb == "up"
+	up := o.Verb == "up"
 	if other < 0 || up != (other < me) {
 		return nil, errListChanged
 	}
@@ -125,21 +112,7 @@ func index(rules []firewall.Rule, id firewall.ID) int {
 	return -1
 }
 
-// stale turns commit's error into the page's: both versions, field by field.
 func stale(err *commit.StaleError) page.StaleError {
-	id := firewall.ID(err.Ref.Key)
-	theirs, there := err.Theirs.Rule(id)
-	yours, mine := err.Yours.Rule(id)
-	out := page.StaleError{What: "Rule “" + title(yours) + "”", Back: "/rules/" + string(id)}
-	switch {
-	case !there:
-		out.Back = "/rules"
-		out.Fields = []page.Stale{{Field: "Rule", Theirs: "deleted", Yours: yours.String()}}
-	case !mine:
-		out.What = "Rule “" + title(theirs) + "”"
-		out.Fields = []page.Stale{{Field: "Rule", Theirs: theirs.String(), Yours: "deleted"}}
-	default:
-		out.Fields = fields(theirs, yours)
-	}
-	return out
+	return draft.Kind[firewall.Rule, firewall.ID]{Word: "Rule", Home: "/rules", Path: "/rules/", Get: firewall.Config.Rule,
+		Name: func(r firewall.Rule) string { return "Rule “" + title(r) + "”" }, Line: firewall.Rule.String, Fields: fields}.Stale(err)
 }

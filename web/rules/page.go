@@ -4,7 +4,6 @@ package rules
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -12,23 +11,14 @@ import (
 
 	"gatehouse/firewall"
 	"gatehouse/services/commit"
+	"gatehouse/web/draft"
 	"gatehouse/web/page"
 )
 
-// Drafts keeps the changes of an account until it applies them: commit.Writer.
-type Drafts interface {
-	View(account string) commit.View
-	Save(ctx context.Context, who commit.Who, hash string, changes ...firewall.Change) error
-	Discard(ctx context.Context, who commit.Who, refs ...firewall.Ref) error
-}
-
 // Deps is what the pages need; only Hits may be nil.
 type Deps struct {
-	Drafts Drafts
-	Who    func(*http.Request) commit.Who // who sends a request
-	Hits   func() map[firewall.ID]uint64  // packets by rule; one that is missing shows none
-	// Apply applies the draft and answers the request; it must not read the body.
-	Apply page.Handler
+	draft.Desk
+	Hits func() map[firewall.ID]uint64 // packets by rule; one that is missing shows none
 }
 
 // New returns the routes of the rules.
@@ -46,11 +36,6 @@ func New(d Deps) []page.Route {
 
 type pages struct{ Deps }
 
-func (p *pages) view(r *http.Request) (commit.Who, commit.View) {
-	who := p.Who(r)
-	return who, p.Drafts.View(who.Account)
-}
-
 func (p *pages) hits() map[firewall.ID]uint64 {
 	if p.Hits == nil {
 		return nil
@@ -60,7 +45,7 @@ func (p *pages) hits() map[firewall.ID]uint64 {
 
 // list shows the rules of one tab; a search asks for the lists alone.
 func (p *pages) list(w http.ResponseWriter, r *http.Request) error {
-	_, v := p.view(r)
+	v := p.View(r)
 	l := find(v, p.hits(), r.URL.Query())
 	if page.IsPartial(r) {
 		return page.Render(w, r, http.StatusOK, lists(l))
@@ -75,21 +60,21 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	asked, tab, query := f.Get("op"), f.Get("tab"), f.Get("q")
-	if err := f.Done(); err != nil {
-		return err
-	}
-	o, err := parseOp(asked)
+	tab, query := f.Get("tab"), f.Get("q")
+	asked, err := draft.ReadOp(f)
 	if err != nil {
 		return err
 	}
-	who, v := p.view(r)
-	toast := page.Toast{}
-	if o.verb == "undo" {
-		toast.Text = "Taken out of the draft."
-		err = p.Drafts.Discard(r.Context(), who, ref(o.id))
+	if err := f.Done(); err != nil {
+		return err
+	}
+	o := op{asked}
+	v := p.View(r)
+	var toast page.Toast
+	if o.Verb == "undo" {
+		toast, err = p.Undo(r, ref(o.id()))
 	} else {
-		toast, err = p.apply(r.Context(), who, v, o)
+		toast, err = p.put(r, v, o)
 	}
 	if page.IsPartial(r) {
 		return p.again(w, r, url.Values{"tab": {tab}, "q": {query}}, toast, err)
@@ -98,7 +83,7 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	page.Say(w, toast)
-	return page.Go(w, r, list{Tab: tab, Query: query}.at()+"#r-"+string(o.id))
+	return page.Go(w, r, list{Tab: tab, Query: query}.at()+"#r-"+o.Key)
 }
 
 // again answers a button that htmx pressed: the lists as they are now, with
@@ -112,7 +97,7 @@ func (p *pages) again(w http.ResponseWriter, r *http.Request, want url.Values, t
 		}
 		toast = page.Toast{}
 	}
-	_, v := p.view(r)
+	v := p.View(r)
 	l := find(v, p.hits(), want)
 	l.Alert = alert
 	l.Frame = page.FrameFor(r, "Firewall rules", "/rules")
@@ -151,31 +136,18 @@ func told(err error) (status int, text string, known bool) {
 	return 0, "", false
 }
 
-// apply saves the changes of an op.
-func (p *pages) apply(ctx context.Context, who commit.Who, v commit.View, o op) (page.Toast, error) {
+// put keeps the changes of an op.
+func (p *pages) put(r *http.Request, v commit.View, o op) (page.Toast, error) {
 	changes, text, err := o.changes(v.Config)
 	if err != nil || len(changes) == 0 {
 		return page.Toast{Text: "It is already there."}, err
 	}
-	err = p.Drafts.Save(ctx, who, o.full(v.Config.Hash(ref(o.id))), changes...)
-	if s, ok := errors.AsType[*commit.StaleError](err); ok {
-		return page.Toast{}, stale(s)
-	}
-	return undoable(text, v, ref(o.id)), err
-}
-
-// undoable is a toast with an Undo, but not for an object that had changes in
-// the draft before: Undo takes all of an object's changes out.
-func undoable(text string, v commit.View, target firewall.Ref) page.Toast {
-	if slices.ContainsFunc(v.Items, func(i commit.Item) bool { return i.Ref == target }) {
-		return page.Toast{Text: text}
-	}
-	return page.Toast{Text: text, Undo: "/discard", With: target.String()}
+	return p.Put(r, v, draft.Edit{Changes: changes, Hash: o.full(v.Config.Hash(ref(o.id()))), Said: text, Stale: stale})
 }
 
 // new shows an empty editor: for a list, beside a rule, or as a copy of one.
 func (p *pages) new(w http.ResponseWriter, r *http.Request) error {
-	_, v := p.view(r)
+	v := p.View(r)
 	q := r.URL.Query()
 	f := blank(firewall.Name(q.Get("in")))
 	if c, ok := v.Config.Rule(firewall.ID(q.Get("copy"))); ok {
@@ -200,28 +172,27 @@ func (p *pages) add(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f := read(in, false)
-	f.Before, f.After = in.Get("before"), in.Get("after")
-	then := in.Get("then")
+	e := editor{form: read(in, false), Editor: draft.Read(in)}
+	e.Before, e.After = in.Get("before"), in.Get("after")
 	if err := in.Done(); err != nil {
 		return err
 	}
-	who, v := p.view(r)
-	rule, ps := f.rule(commit.NewID())
-	change := firewall.AddRule{Rule: rule, Place: firewall.Place{Before: firewall.ID(f.Before), After: firewall.ID(f.After)}}
-	return p.keep(w, r, who, v, editor{form: f, Problems: ps, then: then}, change)
+	v := p.View(r)
+	var rule firewall.Rule
+	rule, e.Problems = e.rule(commit.NewID())
+	return p.keep(w, r, v, e, rule, firewall.AddRule{Rule: rule, Place: firewall.Place{Before: firewall.ID(e.Before), After: firewall.ID(e.After)}})
 }
 
 // edit shows the editor of a rule.
 func (p *pages) edit(w http.ResponseWriter, r *http.Request) error {
-	_, v := p.view(r)
+	v := p.View(r)
 	rule, ok := v.Config.Rule(firewall.ID(r.PathValue("id")))
 	if !ok {
 		return page.NotFound{What: "This rule"}
 	}
-	f := show(rule)
-	f.Hash = v.Config.Hash(ref(rule.ID))
-	return p.editor(w, r, http.StatusOK, v, editor{form: f, Rule: rule})
+	e := editor{form: show(rule), Rule: rule}
+	e.Hash = v.Config.Hash(ref(rule.ID))
+	return p.editor(w, r, http.StatusOK, v, e)
 }
 
 // save puts the changed rule into the draft.
@@ -230,63 +201,37 @@ func (p *pages) save(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	who, v := p.view(r)
+	v := p.View(r)
 	old, ok := v.Config.Rule(firewall.ID(r.PathValue("id")))
 	if !ok {
 		return page.NotFound{What: "This rule"}
 	}
-	f := read(in, old.Forward != "")
-	then := in.Get("then")
+	e := editor{form: read(in, old.Forward != ""), Editor: draft.Read(in), Rule: old}
 	if err := in.Done(); err != nil {
 		return err
 	}
-	var ps firewall.Problems
 	rule := old
 	if old.Forward != "" {
-		rule.On, rule.Log, rule.Descr, rule.Section = f.On, f.Log, f.Descr, f.Section
-		locked := show(rule)
-		locked.Hash = f.Hash
-		f = locked
+		rule.On, rule.Log, rule.Descr, rule.Section = e.On, e.Log, e.Descr, e.Section
+		e.form = show(rule)
 	} else {
-		rule, ps = f.rule(old.ID)
+		rule, e.Problems = e.rule(old.ID)
 	}
-	return p.keep(w, r, who, v, editor{form: f, Rule: old, Problems: ps, then: then}, firewall.UpdateRule{Rule: rule})
+	return p.keep(w, r, v, e, rule, firewall.UpdateRule{Rule: rule})
 }
 
-// keep saves a change, or shows the editor again with everything that is wrong.
-func (p *pages) keep(w http.ResponseWriter, r *http.Request, who commit.Who, v commit.View, e editor, change firewall.Change) error {
-	target := change.Ref()
+// keep saves a rule, or shows the editor again with everything that is wrong.
+func (p *pages) keep(w http.ResponseWriter, r *http.Request, v commit.View, e editor, rule firewall.Rule, change firewall.Change) error {
 	if len(e.Problems) > 0 {
 		e.Problems = alsoWrong(e.Problems, v.Config, change)
 		return p.editor(w, r, http.StatusUnprocessableEntity, v, e)
 	}
-	err := p.Drafts.Save(r.Context(), who, e.Hash, change)
-	if ps, ok := errors.AsType[firewall.Problems](err); ok {
-		e.Problems = page.Beside(ps, target)
-		return p.editor(w, r, http.StatusUnprocessableEntity, v, e)
+	status, err := p.Save(w, r, v, &e.Editor, draft.Edit{Changes: []firewall.Change{change}, Stale: stale,
+		Said: "Saved: “" + title(rule) + "”", Back: home(string(rule.In)) + "#r-" + string(rule.ID)})
+	if status != 0 {
+		return p.editor(w, r, status, v, e)
 	}
-	if s, ok := errors.AsType[*commit.StaleError](err); ok {
-		if _, there := s.Theirs.Rule(firewall.ID(target.Key)); !there {
-			return stale(s)
-		}
-		e.Stale = stale(s)
-		e.Hash = s.Theirs.Hash(target)
-		return p.editor(w, r, http.StatusConflict, v, e)
-	}
-	if err != nil {
-		return err
-	}
-	if e.then == "apply" {
-		return p.Deps.Apply(w, r)
-	}
-	_, now := p.view(r)
-	rule, _ := now.Config.Rule(firewall.ID(target.Key))
-	page.Say(w, undoable("Saved: “"+title(rule)+"”", v, target))
-	back := list{Tab: string(rule.In)}
-	if rule.In == "" {
-		back.Tab = tabFloating
-	}
-	return page.Go(w, r, back.at()+"#r-"+target.Key)
+	return err
 }
 
 // alsoWrong adds what validation finds in the fields that could be read.
@@ -304,15 +249,11 @@ func alsoWrong(ps firewall.Problems, c firewall.Config, change firewall.Change) 
 
 // editor is the page of one rule.
 type editor struct {
+	draft.Editor
 	form
-	Frame    page.Frame
-	Config   firewall.Config
-	Rule     firewall.Rule // as it is in the draft; without ID: a new one
-	Problems firewall.Problems
-	Stale    page.StaleError
-	Hits     string
-	Others   int // objects with pending changes, beside this rule
-	then     string
+	Config firewall.Config
+	Rule   firewall.Rule // as it is in the draft; without ID: a new one
+	Hits   string
 }
 
 func (p *pages) editor(w http.ResponseWriter, r *http.Request, status int, v commit.View, e editor) error {
@@ -327,13 +268,7 @@ func (p *pages) editor(w http.ResponseWriter, r *http.Request, status int, v com
 	if _, ok := v.Config.Rule(firewall.ID(e.Before + e.After)); !ok {
 		e.Before, e.After = "", ""
 	}
-	e.Config, e.Others = v.Config, v.Objects
-	for i, it := range v.Items {
-		first := slices.IndexFunc(v.Items, func(o commit.Item) bool { return o.Ref == it.Ref })
-		if first == i && it.Ref == ref(e.Rule.ID) {
-			e.Others--
-		}
-	}
-	e.Frame = page.FrameFor(r, name, "/rules")
+	e.Config = v.Config
+	e.Open(r, v, ref(e.Rule.ID), name, "/rules")
 	return page.Render(w, r, status, editPage(e))
 }
