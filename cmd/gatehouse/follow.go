@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -146,8 +147,16 @@ func (d dhcpReloader) Name() string { return "dhcp" }
 
 // Reload makes the scopes follow.
 func (d dhcpReloader) Reload(ctx context.Context, cfg firewall.Config) error {
-	d.b.dhcp.SetResolvers(d.b.link.Resolvers())
+	d.b.resolvers()
 	return d.b.dhcp.Reload(ctx, d.b.setup.meaning(cfg))
+}
+
+// resolvers tells the DHCP server which name servers there are outside.
+func (b *box) resolvers() {
+	waiting := slices.ContainsFunc(b.link.Status(), func(p link.Port) bool {
+		return p.Role == firewall.WAN && p.DHCP && !p.Lease.Addr.IsValid()
+	})
+	b.dhcp.SetResolvers(b.link.Resolvers(), waiting)
 }
 
 type webReloader struct{ b *box }
@@ -174,7 +183,7 @@ func (b *box) portEvent(e link.Event) {
 	ctx := context.Background()
 	switch e.Kind {
 	case link.LeaseHeld, link.LeaseLost:
-		b.dhcp.SetResolvers(b.link.Resolvers())
+		b.resolvers()
 	case link.AddrNew, link.AddrGone:
 		b.covers()
 	}

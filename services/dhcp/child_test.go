@@ -105,7 +105,7 @@ func obey(ctx context.Context, s *Server, disk *fileLeases, o command) error {
 	case o.Config != nil:
 		return s.Reload(ctx, *o.Config)
 	case o.Resolvers != nil:
-		s.SetResolvers(o.Resolvers)
+		s.SetResolvers(o.Resolvers, false)
 	case o.Fail != nil:
 		disk.fail.Store(*o.Fail)
 	case o.Release.IsValid():

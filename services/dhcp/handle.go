@@ -111,7 +111,7 @@ func (s *Server) decide(device string, m Message, now time.Time) (d decided, ok 
 		return d, false
 	}
 	m.Unicast = m.Dst.IsValid() && m.Dst != netip.AddrFrom4([4]byte{255, 255, 255, 255}) && m.Dst != sv.scope.broadcast()
-	if len(sv.scope.DNS) == 0 && len(s.dns) == 0 {
+	if len(sv.scope.DNS) == 0 && len(s.dns) == 0 && s.waiting {
 		m.Wish = unresolved // the WAN may have its lease in a moment: ask again soon
 	}
 	v := sv.pool.Decide(m, now)

@@ -19,7 +19,7 @@ func (noRows) All(context.Context) ([]Lease, error)       { return nil, nil }
 func (noRows) Put(context.Context, []Lease) error         { return nil }
 func (noRows) Delete(context.Context, []netip.Addr) error { return nil }
 
-func TestServerGivesShortLeasesWhileItKnowsNoResolver(t *testing.T) {
+func TestServerGivesShortLeasesWhileAResolverMayCome(t *testing.T) {
 	c := firewall.Factory()
 	c.Interfaces = []firewall.Interface{{Name: "LAN", Device: "eth1", Role: firewall.LAN, On: true,
 		V4: firewall.V4{Mode: firewall.Static, Addr: netip.MustParsePrefix("192.168.1.1/24")}}}
@@ -35,11 +35,19 @@ func TestServerGivesShortLeasesWhileItKnowsNoResolver(t *testing.T) {
 		}
 		return d.v.Lease
 	}
-	if got := ask(); got != 2*time.Minute {
-		t.Errorf("without a resolver the lease is %s", got)
-	}
-	s.SetResolvers([]netip.Addr{netip.MustParseAddr("203.0.113.1")})
-	if got := ask(); got != 2*time.Hour {
-		t.Errorf("with one it is %s", got)
+	for _, when := range []struct {
+		what    string
+		dns     []netip.Addr
+		waiting bool
+		want    time.Duration
+	}{
+		{"while the WAN asks for its lease", nil, true, 2 * time.Minute},
+		{"with the provider's resolver", []netip.Addr{netip.MustParseAddr("203.0.113.1")}, false, 2 * time.Hour},
+		{"when nobody will ever name one", nil, false, 2 * time.Hour},
+	} {
+		s.SetResolvers(when.dns, when.waiting)
+		if got := ask(); got != when.want {
+			t.Errorf("%s the lease is %s, want %s", when.what, got, when.want)
+		}
 	}
 }

@@ -30,15 +30,16 @@ type Server struct {
 	ports  map[string]*port // open ones, by device
 	run    *run             // nil while Run is not running
 
-	mu     sync.Mutex // guards what follows
-	loaded bool
-	served map[string]*served   // by device
-	others map[netip.Addr]Lease // rows outside every scope
-	dns    []netip.Addr         // resolvers of scopes without their own
-	recent []Exchange           // the newest last
-	stats  Stats                // counts since the start
-	told   map[string]time.Time // what was told when, see once
-	failed map[string]string    // device -> why its port is not open
+	mu      sync.Mutex // guards what follows
+	loaded  bool
+	served  map[string]*served   // by device
+	others  map[netip.Addr]Lease // rows outside every scope
+	dns     []netip.Addr         // resolvers of scopes without their own
+	waiting bool                 // resolvers may come yet
+	recent  []Exchange           // the newest last
+	stats   Stats                // counts since the start
+	told    map[string]time.Time // what was told when, see once
+	failed  map[string]string    // device -> why its port is not open
 }
 
 // served is one scope and its pool.
@@ -168,11 +169,12 @@ func (s *Server) Reload(ctx context.Context, c firewall.Config) error {
 }
 
 // SetResolvers says which resolvers clients get where the scope names none: the
-// WAN's. IPv6 ones are left out.
-func (s *Server) SetResolvers(addrs []netip.Addr) {
+// WAN's. IPv6 ones are left out. While more may come (waiting: a WAN asks for
+// its own lease) and there is none, leases are short.
+func (s *Server) SetResolvers(addrs []netip.Addr, waiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dns = slices.Clone(addrs)
+	s.dns, s.waiting = slices.Clone(addrs), waiting
 }
 
 // load reads the rows once.
