@@ -2,6 +2,8 @@ package draft
 
 import (
 	"errors"
+	"net/http"
+	"net/url"
 	"strings"
 
 	"gatehouse/web/page"
@@ -11,20 +13,30 @@ import (
 // verb:key:hash:past for a move.
 type Op struct {
 	Verb string
-	Key  string // of the object
-	Hash string // of the object as the list showed it
-	Past string // key of the neighbour to go past: a position is never in it (C09)
+	Key  string     // of the object
+	Hash string     // of the object as the list showed it
+	Past string     // key of the neighbour to go past: a position is never in it (C09)
+	Also url.Values // the other fields that the page asked for: what the list shows
 }
 
-// ReadOp reads the field op. Errors: page.BadForm.
-func ReadOp(f *page.Form) (Op, error) {
+// ReadOp reads the POST of a button: the field op, and those of also.
+// Errors: page.BadForm, page.UnknownField and the others of page.ReadForm.
+func ReadOp(r *http.Request, also ...string) (Op, error) {
+	f, err := page.ReadForm(r)
+	if err != nil {
+		return Op{}, err
+	}
 	s := f.Get("op")
 	parts := strings.Split(s, ":")
 	if len(parts) < 2 || len(parts) > 4 || parts[1] == "" {
 		return Op{}, page.BadForm{Err: errors.New("op " + s)}
 	}
 	parts = append(parts, "", "")
-	return Op{parts[0], parts[1], parts[2], parts[3]}, nil
+	o := Op{parts[0], parts[1], parts[2], parts[3], url.Values{}}
+	for _, name := range also {
+		o.Also.Set(name, f.Get(name))
+	}
+	return o, f.Done()
 }
 
 // Unknown is the error for a verb that the page does not know.

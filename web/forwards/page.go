@@ -52,15 +52,8 @@ func (p *pages) list(w http.ResponseWriter, r *http.Request) error {
 
 // act does what a row's button asks for: verb:id:hash.
 func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
-	f, err := page.ReadForm(r)
+	op, err := draft.ReadOp(r)
 	if err != nil {
-		return err
-	}
-	op, err := draft.ReadOp(f)
-	if err != nil {
-		return err
-	}
-	if err := f.Done(); err != nil {
 		return err
 	}
 	v, id := p.View(r), firewall.ID(op.Key)

@@ -49,15 +49,8 @@ func (p *pages) list(w http.ResponseWriter, r *http.Request) error {
 
 // act deletes an interface in the draft or takes that back: verb:name:hash.
 func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
-	f, err := page.ReadForm(r)
+	op, err := draft.ReadOp(r)
 	if err != nil {
-		return err
-	}
-	op, err := draft.ReadOp(f)
-	if err != nil {
-		return err
-	}
-	if err := f.Done(); err != nil {
 		return err
 	}
 	v, name := p.View(r), firewall.Name(op.Key)

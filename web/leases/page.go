@@ -65,16 +65,8 @@ func (p *pages) list(w http.ResponseWriter, r *http.Request) error {
 // and deleting a lease happens at once; what is done to a static mapping goes
 // into the draft.
 func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
-	f, err := page.ReadForm(r)
+	op, err := draft.ReadOp(r, "q")
 	if err != nil {
-		return err
-	}
-	op, err := draft.ReadOp(f)
-	if err != nil {
-		return err
-	}
-	q := f.Get("q")
-	if err := f.Done(); err != nil {
 		return err
 	}
 	var toast page.Toast
@@ -92,7 +84,7 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	page.Say(w, toast)
-	return page.Go(w, r, at(q))
+	return page.Go(w, r, at(op.Also.Get("q")))
 }
 
 // runtime releases or deletes a lease and says what became of it.

@@ -56,16 +56,8 @@ func (p *pages) list(w http.ResponseWriter, r *http.Request) error {
 
 // act does what a row's button asks for. Everything goes into the draft.
 func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
-	f, err := page.ReadForm(r)
+	asked, err := draft.ReadOp(r, "tab", "q")
 	if err != nil {
-		return err
-	}
-	tab, query := f.Get("tab"), f.Get("q")
-	asked, err := draft.ReadOp(f)
-	if err != nil {
-		return err
-	}
-	if err := f.Done(); err != nil {
 		return err
 	}
 	o := op{asked}
@@ -77,13 +69,13 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
 		toast, err = p.put(r, v, o)
 	}
 	if page.IsPartial(r) {
-		return p.again(w, r, url.Values{"tab": {tab}, "q": {query}}, toast, err)
+		return p.again(w, r, o.Also, toast, err)
 	}
 	if err != nil {
 		return err
 	}
 	page.Say(w, toast)
-	return page.Go(w, r, list{Tab: tab, Query: query}.at()+"#r-"+o.Key)
+	return page.Go(w, r, list{Tab: o.Also.Get("tab"), Query: o.Also.Get("q")}.at()+"#r-"+o.Key)
 }
 
 // again answers a button that htmx pressed: the lists as they are now, with
