@@ -17,35 +17,31 @@ import (
 	"gatehouse/firewall/compile"
 )
 
-// devices is the ports of the box under test. Each is a veth whose other end,
-// in a second namespace, throws probes in and sees what comes out. They resolve
-// no neighbours (NOARP), so that what is forwarded leaves at once.
+// devices is the ports of the box under test. Each is a tap: the kernel has done
+// all it will do with a frame when the write of it returns, however busy the
+// machine is. They resolve no neighbours (NOARP), so that what is forwarded leaves at once.
 var devices = []string{"eth0", "eth1", "eth2", "eth3"}
 
-// lab is two anonymous namespaces, which end with the thread that made them.
+// lab is an anonymous namespace, which ends with the thread that made it.
 type lab struct {
-	t     *testing.T
-	peers map[string]*peer
-	ct    int // netlink socket to the connection table of the box
-	next  uint32
-}
-
-type peer struct {
-	fd, index int
-	mac       [6]byte // of the box's end
+	t    *testing.T
+	taps map[string]int // by device: throws probes in and sees what comes out
+	macs map[string][6]byte
+	ct   int // netlink socket to the connection table of the box
+	next uint32
 }
 
 var peerMAC = [6]byte{2, 0, 0, 0, 0, 0xff}
 
-// newLab makes the namespaces. The goroutine stays on its thread, which is in
+// newLab makes the namespace. The goroutine stays on its thread, which is in
 // the box; what it runs is too.
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	runtime.LockOSThread() // never unlocked: the thread ends with the test, and the namespaces with it
-	l := &lab{t: t, peers: map[string]*peer{}}
-	outside := l.namespace()
-	l.sysctl("net/ipv6/conf/default/disable_ipv6", "1") // the ends say nothing by themselves
-	box := l.namespace()
+	runtime.LockOSThread() // never unlocked: the thread ends with the test, and the namespace with it
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal("unshare: ", err)
+	}
+	l := &lab{t: t, taps: map[string]int{}, macs: map[string][6]byte{}}
 	for _, s := range []string{"ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv6/conf/default/forwarding"} {
 		l.sysctl("net/"+s, "1")
 	}
@@ -54,18 +50,9 @@ func newLab(t *testing.T) *lab {
 	}
 	l.run("", "ip", "link", "set", "lo", "up")
 	for i, name := range devices {
-		p := &peer{mac: [6]byte{2, 0, 0, 0, 1, byte(i)}}
-		l.run("", "ip", "link", "add", name, "address", fmt.Sprintf("02:00:00:00:01:%02x", i), "type", "veth",
-			"peer", "name", "far"+name, "netns", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), outside))
-		l.run("", "ip", "link", "set", name, "addrgenmode", "none", "arp", "off", "up")
-		l.peers[name] = p
+		l.taps[name], l.macs[name] = l.tap(name), [6]byte{2, 0, 0, 0, 1, byte(i)}
+		l.run("", "ip", "link", "set", name, "address", fmt.Sprintf("02:00:00:00:01:%02x", i), "addrgenmode", "none", "arp", "off", "up")
 	}
-	l.enter(outside)
-	for _, name := range devices {
-		l.run("", "ip", "link", "set", "far"+name, "up")
-		l.open(l.peers[name], "far"+name)
-	}
-	l.enter(box)
 	ct, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		t.Fatal(err)
@@ -75,53 +62,26 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// namespace moves the thread into a new one and gives a handle on it.
-func (l *lab) namespace() int {
-	l.t.Helper()
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		l.t.Fatal("unshare: ", err)
-	}
-	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	l.t.Cleanup(func() { unix.Close(fd) })
-	return fd
-}
-
-func (l *lab) enter(fd int) {
-	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
-		l.t.Fatal("setns: ", err)
-	}
-}
-
 func (l *lab) sysctl(name, value string) {
 	if err := os.WriteFile("/proc/sys/"+name, []byte(value), 0); err != nil {
 		l.t.Fatal(err)
 	}
 }
 
-func (l *lab) open(p *peer, name string) {
-	const all = unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8 // in network order
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+// tap makes a device whose other end is the file it gives.
+func (l *lab) tap(name string) int {
+	l.t.Helper()
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		l.t.Fatal(err)
+		l.t.Fatal("/dev/net/tun: ", err)
 	}
 	l.t.Cleanup(func() { unix.Close(fd) })
 	req, _ := unix.NewIfreq(name)
-	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, req); err != nil {
-		l.t.Fatal(err)
+	req.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, req); err != nil {
+		l.t.Fatal("tap: ", err)
 	}
-	p.fd, p.index = fd, int(req.Uint32())
-	for _, err := range []error{
-		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 16<<20),
-		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: p.index}),
-	} {
-		if err != nil {
-			l.t.Fatal(err)
-		}
-	}
+	return fd
 }
 
 // run runs a command in the box.
@@ -149,7 +109,7 @@ func (l *lab) become(facts firewall.Facts) {
 	l.run("", "ip", "-6", "route", "flush", "table", "main")
 	for _, d := range devices {
 		for _, p := range facts.Addrs[d] {
-			fmt.Fprintf(&b, "addr add %s dev %s\n", p, d)
+			fmt.Fprintf(&b, "addr add %s dev %s nodad\n", p, d)
 		}
 	}
 	for _, r := range facts.Routes {
@@ -160,6 +120,25 @@ func (l *lab) become(facts firewall.Facts) {
 		b.WriteByte('\n')
 	}
 	l.run(b.String(), "ip", "-batch", "-")
+	for !l.answersTo(facts) {
+	}
+}
+
+// answersTo reports whether every IPv6 address of facts is in use, with the
+// anycast address of its network (RFC 4291, 2.6.1): the kernel's worker puts
+// both to use, some time after the address was added.
+func (l *lab) answersTo(facts firewall.Facts) bool {
+	l.t.Helper()
+	local := string(l.run("", "ip", "-6", "route", "show", "table", "local"))
+	for d, ps := range facts.Addrs {
+		for _, p := range ps {
+			if p.Addr().Is6() && (!strings.Contains(local, fmt.Sprintf("local %s dev %s ", p.Addr(), d)) ||
+				p.Bits() < 127 && !strings.Contains(local, fmt.Sprintf("anycast %s dev %s ", p.Masked().Addr(), d))) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // witness counts what came in and what the box took for itself. It silences the
@@ -256,24 +235,28 @@ func (l *lab) counters() map[string]int {
 	return out
 }
 
-// send throws a probe in and gives its number.
+// send throws a probe in and gives its number; what came of it is then seen.
 func (l *lab) send(p firewall.Packet) uint32 {
+	l.t.Helper()
 	l.next++
-	to := l.peers[p.In]
-	if err := unix.Sendto(to.fd, frame(p, to.mac, peerMAC, l.next), 0, &unix.SockaddrLinklayer{Ifindex: to.index, Halen: 6}); err != nil {
-		l.t.Fatal(err)
+	if _, err := unix.Write(l.taps[p.In], frame(p, l.macs[p.In], peerMAC, l.next)); err != nil {
+		l.t.Fatal("send: ", err)
 	}
 	return l.next
 }
 
 // drain gathers the probes that came out so far.
 func (l *lab) drain(into map[uint32][]arrival) {
+	l.t.Helper()
 	buf := make([]byte, 2048)
 	for _, device := range devices {
 		for {
-			n, _, err := unix.Recvfrom(l.peers[device].fd, buf, 0)
-			if err != nil {
+			n, err := unix.Read(l.taps[device], buf)
+			if err == unix.EAGAIN {
 				break
+			}
+			if err != nil {
+				l.t.Fatal("receive: ", err)
 			}
 			if id, a, ok := parse(buf[:n]); ok {
 				a.Device = device
@@ -281,15 +264,6 @@ func (l *lab) drain(into map[uint32][]arrival) {
 			}
 		}
 	}
-}
-
-// await waits for a frame on any device, ms milliseconds at most.
-func (l *lab) await(ms int) {
-	var fds []unix.PollFd
-	for _, p := range l.peers {
-		fds = append(fds, unix.PollFd{Fd: int32(p.fd), Events: unix.POLLIN})
-	}
-	unix.Poll(fds, ms)
 }
 
 func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
