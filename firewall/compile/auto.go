@@ -96,7 +96,8 @@ func (b *builder) pre() []ruleset.Rule {
 			{Key: ruleset.U32(ruleset.StateEstablished), Verdict: accept}, {Key: ruleset.U32(ruleset.StateRelated), Verdict: accept}}}),
 		line("auto/loopback", "", devices(ruleset.IIFName, "lo"), accept),
 	}
-	rules = append(rules, b.dhcp()...)
+	rules = append(rules, b.dhcpReplies(accept)...)
+	rules = append(rules, b.dhcpRequests()...)
 	rules = append(rules, b.neighbours()...)
 	rules = b.blockFrom(rules, "private", func(in firewall.Interface) bool { return in.BlockPrivate })
 	rules = b.blockFrom(rules, "bogons", func(in firewall.Interface) bool { return in.BlockBogons })
@@ -115,26 +116,35 @@ func (b *builder) blockFrom(rules []ruleset.Rule, what string, want func(firewal
 		line(origin, "", interfaces(ruleset.IIFName, on), family(true), ruleset.Match{Field: ruleset.IP6Saddr, Set: what + "6"}, gotoChain(autoChain(what))))
 }
 
-// dhcp accepts what the DHCP client on a WAN and the server on a LAN need; it
-// comes before the check for invalid packets (lab fact L12).
-func (b *builder) dhcp() (rules []ruleset.Rule) {
-	client := b.on(func(in firewall.Interface) bool { return in.V4.Mode == firewall.DHCP })
+// dhcpRequests accepts what the DHCP server of a LAN is asked, from clients that
+// have no address yet too; it comes before the check for invalid packets (lab fact L12).
+func (b *builder) dhcpRequests() (rules []ruleset.Rule) {
 	server := b.on(func(in firewall.Interface) bool {
 		s, ok := b.cfg.Scope(in.Name)
 		return ok && s.On
 	})
-	port := func(f ruleset.Field, n uint16) ruleset.Stmt {
-		return ruleset.Match{Field: f, In: []ruleset.Range{ruleset.One(ruleset.Port(n))}}
-	}
-	if len(client) > 0 {
-		rules = append(rules, line("auto/dhcp-client", "DHCP replies", interfaces(ruleset.IIFName, client), family(false),
-			proto(17), port(ruleset.UDPSport, 67), port(ruleset.UDPDport, 68), accept))
-	}
 	if len(server) > 0 {
 		rules = append(rules, line("auto/dhcp-server", "DHCP requests", interfaces(ruleset.IIFName, server), family(false),
+			ruleset.Match{Field: ruleset.FibDaddrType, In: []ruleset.Range{ruleset.One(ruleset.U32(ruleset.AddrLocal)), ruleset.One(ruleset.U32(ruleset.AddrBroadcast))}},
 			proto(17), port(ruleset.UDPDport, 67), accept))
 	}
 	return rules
+}
+
+// dhcpReplies is what the DHCP client of a WAN is answered. The client listens
+// before the rules: in prerouting the replies are not spoofed, whoever sends
+// them, and in input they are dropped, or the kernel would answer to a port that
+// nobody listens on and show that the box is there.
+func (b *builder) dhcpReplies(v ruleset.Verdict) (rules []ruleset.Rule) {
+	if client := b.on(func(in firewall.Interface) bool { return in.V4.Mode == firewall.DHCP }); len(client) > 0 {
+		rules = append(rules, line("auto/dhcp-client", "DHCP replies", interfaces(ruleset.IIFName, client), family(false),
+			proto(17), port(ruleset.UDPSport, 67), port(ruleset.UDPDport, 68), v))
+	}
+	return rules
+}
+
+func port(f ruleset.Field, n uint16) ruleset.Stmt {
+	return ruleset.Match{Field: f, In: []ruleset.Range{ruleset.One(ruleset.Port(n))}}
 }
 
 // neighbours accepts what IPv6 cannot do without on a link: neighbour discovery
@@ -168,8 +178,9 @@ func known() ruleset.Rule {
 // input decides what reaches the box itself.
 func (b *builder) input() []ruleset.Rule {
 	rules := []ruleset.Rule{line("auto/loopback", "", devices(ruleset.IIFName, "lo"), accept)}
-	rules = append(rules, b.dhcp()...)
+	rules = append(rules, b.dhcpRequests()...)
 	rules = append(rules, known())
+	rules = append(rules, b.dhcpReplies(drop)...)
 	rules = append(rules, b.neighbours()...)
 	// The web pages answer on an address of the interface the packet came in by, and
 	// on no other: else the outside address would lead to them from inside (C07).

@@ -106,6 +106,11 @@ func (n network) local(a netip.Addr, in string) bool {
 	return len(n.own[a]) > 0 || a.IsLoopback()
 }
 
+// heard reports whether an IPv4 packet is for the box alone or for everybody on a link.
+func (n network) heard(p firewall.Packet) bool {
+	return n.local(p.Dst, p.In) || n.shared[p.Dst] != nil || p.Dst == limited
+}
+
 // returns is the strict reverse path check (RFC 3704, 2.2): the source must be
 // reached through the device the packet came in by. Clients without an address pass.
 func (n network) returns(p firewall.Packet) bool {

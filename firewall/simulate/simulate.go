@@ -151,7 +151,7 @@ func (e *Evaluator) Decide(p firewall.Packet) Decision {
 func (e *Evaluator) dishonest(p firewall.Packet) string {
 	s, on := e.sides[p.In]
 	switch {
-	case on && s.automatic(p) != "":
+	case on && e.automatic(s, p) != "":
 		return ""
 	case on && s.BlockPrivate && contains(e.private, p.Src):
 		return Private
@@ -163,13 +163,13 @@ func (e *Evaluator) dishonest(p firewall.Packet) string {
 	return ""
 }
 
-// automatic names the rule of an interface that accepts what DHCP and IPv6 need.
-func (s side) automatic(p firewall.Packet) string {
+// automatic names the rule of an interface that lets in what DHCP and IPv6 need.
+func (e *Evaluator) automatic(s side, p firewall.Packet) string {
 	icmp6 := p.Src.Is6() && p.Proto == 58
 	switch {
 	case p.Src.Is4() && p.Proto == 17 && p.SrcPort == 67 && p.DstPort == 68 && s.V4.Mode == firewall.DHCP:
 		return DHCPClient
-	case p.Src.Is4() && p.Proto == 17 && p.DstPort == 67 && s.serves:
+	case p.Src.Is4() && p.Proto == 17 && p.DstPort == 67 && s.serves && e.net.heard(p):
 		return DHCPServer
 	case icmp6 && (p.ICMP == 135 || p.ICMP == 136): // RFC 4861
 		return Neighbours
@@ -183,7 +183,9 @@ func (s side) automatic(p firewall.Packet) string {
 func (e *Evaluator) input(d Decision, p firewall.Packet) Decision {
 	s, on := e.sides[p.In]
 	pages := p.Proto == 6 && slices.ContainsFunc(e.admin, func(r firewall.PortRange) bool { return r.From <= p.DstPort && p.DstPort <= r.To })
-	switch auto := s.automatic(p); {
+	switch auto := e.automatic(s, p); {
+	case on && auto == DHCPClient: // the client listens before the rules; the box stays silent
+		return d.is(Block, auto)
 	case on && auto != "":
 		return d.is(Pass, auto)
 	case invalid(p):
