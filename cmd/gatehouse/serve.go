@@ -234,11 +234,26 @@ func (b *box) boot(ctx context.Context) error {
 	b.run(ctx, "logs", func(ctx context.Context) error {
 		return b.kernel.Logs(ctx, compile.LogGroup, b.logged)
 	})
+	b.run(ctx, "certificate", b.renew)
 	b.run(ctx, "setup", func(ctx context.Context) error {
 		b.setup.watch(ctx, b.delivered)
 		return nil
 	})
 	return nil
+}
+
+// renew looks once a day whether the certificate ends soon.
+func (b *box) renew(ctx context.Context) error {
+	day := time.NewTicker(24 * time.Hour)
+	defer day.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-day.C:
+			b.covers()
+		}
+	}
 }
 
 // run keeps a loop going until ctx ends; one that fails is started again.
