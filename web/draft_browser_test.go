@@ -12,10 +12,12 @@ import (
 	"gatehouse/services/commit"
 )
 
-// goTo loads a page and waits for it.
+// goTo opens a page and waits until htmx has taken hold of it: a click before
+// that would be a plain form's, which answers with a page of its own.
 func goTo(t *testing.T, ctx context.Context, url string) {
 	t.Helper()
-	if err := chromedp.Do(ctx, chromedp.Navigate(url), chromedp.WaitReady("main")); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(url), chromedp.WaitReady("main"),
+		chromedp.WaitNotPresent("#bar:not([data-htmx-powered])")); err != nil {
 		t.Fatal(url, err)
 	}
 }
