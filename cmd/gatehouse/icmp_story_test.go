@@ -172,8 +172,11 @@ func TestWANMayNotRedirect(t *testing.T) {
 			t.Errorf("%s was answered", m.what)
 		}
 	}
-	s.sendRaw(s.lab.Inet, unix.AF_INET6, unix.IPPROTO_ICMPV6, 255, netlab.BoxWAN6, solicit)
-	s.until("a neighbour is answered", func() bool { return s.count(s.lab.Inet, "advertised") > 0 })
+	// Asked again and again: the box is silent while it still looks whether its address is free (RFC 4862 section 5.4).
+	s.until("a neighbour is answered", func() bool {
+		s.sendRaw(s.lab.Inet, unix.AF_INET6, unix.IPPROTO_ICMPV6, 255, netlab.BoxWAN6, solicit)
+		return s.count(s.lab.Inet, "advertised") > 0
+	})
 	s.flows(flow, "the call")
 }
 
