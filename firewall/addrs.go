@@ -211,14 +211,20 @@ func (c Config) RuleNumbers() map[ID]uint32 {
 	}
 	slices.Sort(ids)
 	for _, id := range ids {
-		n := uint32(2166136261) // FNV-1a
-		for i := range len(id) {
-			n = (n ^ uint32(id[i])) * 16777619
-		}
+		n := fnv(id)
 		for n == 0 || taken[n] {
 			n++
 		}
 		out[id], taken[n] = n, true
 	}
 	return out
+}
+
+// fnv is the FNV-1a hash of an id.
+func fnv(id ID) uint32 {
+	n := uint32(2166136261)
+	for i := range len(id) {
+		n = (n ^ uint32(id[i])) * 16777619
+	}
+	return n
 }

@@ -130,6 +130,16 @@ func (f Forward) inside() PortRange {
 	return PortRange{f.ToPort, f.ToPort + (f.Ports.To - f.Ports.From)}
 }
 
+// Apply sets the limit.
+func (c SetLimit) Apply(cfg Config) (Config, error) {
+	r, ok := cfg.Rule(c.Rule)
+	if !ok {
+		return cfg, fmt.Errorf("the rule is not there any more")
+	}
+	r.Limit = c.Limit
+	return UpdateRule{r}.Apply(cfg)
+}
+
 // Apply adds the alias.
 func (c AddAlias) Apply(cfg Config) (Config, error) {
 	var err error
@@ -155,6 +165,11 @@ func (c UpdateAlias) Apply(cfg Config) (Config, error) {
 			}
 			return p
 		})
+		for i := range cfg.Rules {
+			if cfg.Rules[i].Limit.Never == c.Name {
+				cfg.Rules[i].Limit.Never = c.Alias.Name
+			}
+		}
 	}
 	return cfg, nil
 }
@@ -332,3 +347,9 @@ func (c SetAdmin) Apply(cfg Config) (Config, error) {
 
 // Apply puts the other configuration in place.
 func (c ReplaceAll) Apply(Config) (Config, error) { return c.Config, nil }
+
+// Apply sets how sources are told apart.
+func (c SetSources) Apply(cfg Config) (Config, error) {
+	cfg.Sources = c.Sources
+	return cfg, nil
+}

@@ -9,7 +9,7 @@ import (
 
 // Ref names one object of a configuration: what a change is about, and what
 // conflicts are told by. Kinds: rule, forward, static (Key: id), alias,
-// interface, scope (Key: name), system, admin and all (no Key).
+// interface, scope (Key: name), system, admin, sources and all (no Key).
 type Ref struct{ Kind, Key string }
 
 // String is rule/01J... or admin.
@@ -121,6 +121,16 @@ type (
 	SetAdmin struct {
 		Admin Admin `json:"admin"`
 	}
+	// SetLimit gives a rule another limit and leaves the rest of it alone: a rule that a forward made, too.
+	SetLimit struct {
+		Rule  ID     `json:"rule"`
+		Limit Limit  `json:"limit,omitzero"`
+		Descr string `json:"descr,omitempty"` // for the audit line
+	}
+	// SetSources sets how sources are told apart.
+	SetSources struct {
+		Sources Sources `json:"sources"`
+	}
 	// ReplaceAll puts a whole configuration in place: a restored revision.
 	ReplaceAll struct {
 		Config Config `json:"config"`
@@ -133,7 +143,7 @@ var kinds = func() map[string]reflect.Type {
 	m := map[string]reflect.Type{}
 	for _, c := range []Change{AddRule{}, UpdateRule{}, MoveRule{}, DeleteRule{}, AddForward{}, UpdateForward{}, DeleteForward{},
 		AddAlias{}, UpdateAlias{}, DeleteAlias{}, AddInterface{}, UpdateInterface{}, DeleteInterface{},
-		PutScope{}, AddStatic{}, UpdateStatic{}, DeleteStatic{}, SetSystem{}, SetAdmin{}, ReplaceAll{}} {
+		PutScope{}, AddStatic{}, UpdateStatic{}, DeleteStatic{}, SetSystem{}, SetAdmin{}, SetLimit{}, SetSources{}, ReplaceAll{}} {
 		m[reflect.TypeOf(c).Name()] = reflect.TypeOf(c)
 	}
 	return m
@@ -226,6 +236,12 @@ func (c SetSystem) Ref() Ref { return Ref{Kind: "system"} }
 
 // Ref is the web pages.
 func (c SetAdmin) Ref() Ref { return Ref{Kind: "admin"} }
+
+// Ref is the rule.
+func (c SetLimit) Ref() Ref { return Ref{"rule", string(c.Rule)} }
+
+// Ref is how sources are told apart.
+func (c SetSources) Ref() Ref { return Ref{Kind: "sources"} }
 
 // Ref is the whole configuration.
 func (c ReplaceAll) Ref() Ref { return Ref{Kind: "all"} }

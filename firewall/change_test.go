@@ -35,7 +35,7 @@ func changes() []struct {
 		change    Change
 		line, ref string
 	}{
-		{AddRule{added, Place{Before: "01B"}}, "Add rule: pass tcp+udp from LAN net port 1024-65535 to WAN address, WEB port PORTS, 22 on LAN, IPv4 only", "rule/01N"},
+		{AddRule{added, Place{Before: "01B"}}, "Add rule: pass tcp+udp from LAN net port 1024-65535 to WAN address, WEB port PORTS, 22 on LAN, IPv4 only, at most 20 open, 10 new in 5s per source, counted only", "rule/01N"},
 		{UpdateRule{rule}, "Change rule: new words", "rule/01B"},
 		{MoveRule{"01C", Place{After: "01A"}}, "Move a rule", "rule/01C"},
 		{DeleteRule{"01A", "no bad hosts"}, "Delete rule: no bad hosts", "rule/01A"},
@@ -55,6 +55,9 @@ func changes() []struct {
 		{DeleteStatic{"01S", "printer"}, "Delete static mapping: printer", "static/01S"},
 		{SetSystem{System{Host: "fw2", Domain: "home.arpa", Zone: "UTC"}}, "Call the box fw2.home.arpa", "system"},
 		{SetAdmin{Admin{HTTPS: 8443}}, "Web pages on port 8443", "admin"},
+		{SetLimit{"01B", Limit{}, "web"}, "No limit per source: web", "rule/01B"},
+		{SetLimit{"01R", Limit{Open: 5, Over: Quarantine, LockFor: 60}, "web"}, "Limit web: 5 open per source, then quarantine", "rule/01R"},
+		{SetSources{Sources{Prefix6: 48}}, "An IPv6 source is a /48; limits remember 65536 sources", "sources"},
 		{ReplaceAll{Factory(), "Restore revision 12"}, "Restore revision 12", "all"},
 		{ReplaceAll{Factory(), ""}, "Replace the whole configuration", "all"},
 	}
@@ -192,12 +195,12 @@ func TestMoveRuleByItsNeighbour(t *testing.T) {
 // The linked rule comes last, follows its forward and keeps what people set on it.
 func TestLinkedRuleFollowsItsForward(t *testing.T) {
 	c := sample()
-	if r := c.Rules[len(c.Rules)-1]; r.ID != "01R" || r.String() != "pass tcp from WEB to 192.168.1.10 port 9000-9010 on WAN, IPv4 only" || r.Descr != "web" {
+	if r := c.Rules[len(c.Rules)-1]; r.ID != "01R" || r.String() != "pass tcp from WEB to 192.168.1.10 port 9000-9010 on WAN, IPv4 only, at most 100 new in 10s per source, then locked out for 5m, quarantine after 3 in 1h" || r.Descr != "web" {
 		t.Errorf("%+v", r)
 	}
 	c, _ = MoveRule{"01R", Place{Before: "01A"}}.Apply(c)
 	mine, _ := c.Rule("01R")
-	mine.Log, mine.On, mine.Descr = true, false, "mine"
+	mine.Log, mine.On, mine.Descr, mine.Limit = true, false, "mine", Limit{Open: 7, Over: DropExcess}
 	c, _ = UpdateRule{mine}.Apply(c)
 	f, _ := c.Forward("01F")
 	f.To, f.Proto, f.From, f.Ports, f.ToPort, f.In = netip.MustParseAddr("2001:db8::5"), UDP, Anyone(), PortRange{53, 54}, 5353, "GUEST"
@@ -206,7 +209,7 @@ func TestLinkedRuleFollowsItsForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := c.Rules[0]; r.ID != "01R" || r.String() != "pass udp from any to 2001:db8::5 port 5353-5354 on GUEST, IPv6 only, logged, off" || r.Descr != "mine" {
+	if r := c.Rules[0]; r.ID != "01R" || r.String() != "pass udp from any to 2001:db8::5 port 5353-5354 on GUEST, IPv6 only, at most 7 open per source, the excess is dropped, logged, off" || r.Descr != "mine" {
 		t.Errorf("%s %+v", r, r)
 	}
 	if ps := c.Validate(); ps != nil {
@@ -272,5 +275,19 @@ func TestPutScopeKeepsStaticMappings(t *testing.T) {
 	c, err := PutScope{Scope{In: "LAN"}}.Apply(sample())
 	if s, _ := c.Scope("LAN"); err != nil || len(s.Statics) != 1 || s.On {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// A renamed alias stays the one that a limit never punishes.
+func TestRenameFollowsNever(t *testing.T) {
+	c, err := UpdateAlias{"WEB", Alias{Name: "SERVERS", Kind: Addresses}}.Apply(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, _ := c.Rule("01B"); r.Limit.Never != "SERVERS" {
+		t.Errorf("the limit spares %q", r.Limit.Never)
+	}
+	if r, _ := sample().Rule("01B"); r.Limit.Never != "WEB" {
+		t.Error("the configuration it was given was written to")
 	}
 }

@@ -126,6 +126,8 @@ func (c Config) Hash(r Ref) string {
 		return hashOf(c.System)
 	case "admin":
 		return hashOf(c.Admin)
+	case "sources":
+		return hashOf(c.Sources)
 	case "all":
 		return c.Stamp()
 	}

@@ -26,6 +26,7 @@ type Config struct {
 	Rules      []Rule      `json:"rules,omitempty"`
 	Forwards   []Forward   `json:"forwards,omitempty"`
 	Scopes     []Scope     `json:"scopes,omitempty"`
+	Sources    Sources     `json:"sources,omitzero"`
 }
 
 // System says how the box calls itself.
@@ -132,6 +133,7 @@ type Rule struct {
 	Log      bool     `json:"log,omitempty"`
 	Descr    string   `json:"descr,omitempty"`
 	Section  string   `json:"section,omitempty"` // the separator above it
+	Limit    Limit    `json:"limit,omitzero"`    // what one source may do by it; pass only
 	Forward  ID       `json:"forward,omitempty"` // made by this forward, which owns family to ports
 }
 

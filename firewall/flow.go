@@ -23,13 +23,16 @@ type Flow struct {
 	AsPort   uint16
 	Rule     uint32 // rule number from the ct label, 0 = none
 	Revision uint32 // of the configuration whose rule it was, from the ct label
+	Mark     uint32 // ct mark: firewall.Mark... of limits
+	Open     bool   // a TCP connection in state ESTABLISHED
 	Key      []byte // how the kernel names it: kept opaque, to delete it by
 }
 
 // Facts is what changes without an edit and still decides packets.
 type Facts struct {
-	Addrs  map[string][]netip.Prefix // by device: its addresses with their lengths
-	Routes []Route                   // the main table
+	Addrs   map[string][]netip.Prefix // by device: its addresses with their lengths
+	Routes  []Route                   // the main table
+	Blocked []netip.Prefix            // sources that are locked out or in quarantine, and networks blocked by hand
 }
 
 // Route is one route of the main table, both families.

@@ -95,7 +95,7 @@ func TestHashC29EveryFieldCounts(t *testing.T) {
 }
 
 func refsOf(c Config) []Ref {
-	refs := []Ref{{Kind: "system"}, {Kind: "admin"}}
+	refs := []Ref{{Kind: "system"}, {Kind: "admin"}, {Kind: "sources"}}
 	for _, r := range c.Rules {
 		refs = append(refs, Ref{"rule", string(r.ID)})
 	}

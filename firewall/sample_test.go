@@ -28,9 +28,10 @@ func sample() Config {
 			{Name: "OTHERS", Kind: PortList, Ports: ports("443")}},
 		Rules: []Rule{
 			{ID: "01A", On: true, Action: Block, Family: Both, Proto: AnyProto, Src: Ends{Not: true, Of: []End{end("WEB")}}, Dst: ends("198.51.100.5-198.51.100.9, 2001:db8::9"), Log: true, Descr: "no bad hosts", Section: "Everyone"},
-			{ID: "01B", On: true, Action: Pass, In: "LAN", Family: IPv4, Proto: TCPUDP, Src: ends("LAN net"), SrcPorts: ports("1024-65535"), Dst: ends("WAN address, WEB"), DstPorts: ports("PORTS, 22")},
+			{ID: "01B", On: true, Action: Pass, In: "LAN", Family: IPv4, Proto: TCPUDP, Src: ends("LAN net"), SrcPorts: ports("1024-65535"), Dst: ends("WAN address, WEB"), DstPorts: ports("PORTS, 22"), Limit: Limit{Open: 20, New: 10, Window: 5, Over: DropExcess, Never: "WEB", DryRun: true}},
 			{ID: "01C", On: true, Action: Reject, In: "GUEST", Family: Both, Proto: ICMP, ICMP: []string{"echo-request", "redirect"}, Src: Anyone(), Dst: ends("this box")},
 			{ID: "01D", Action: Pass, In: "GUEST", Family: IPv4, Proto: "200", Src: ends("GUEST address"), Dst: Ends{Not: true, Of: []End{end("LAN net")}}}},
+		Sources: Sources{Prefix6: 56, Meter: 1000},
 		Scopes: []Scope{{In: "LAN", On: true, From: a("192.168.1.100"), To: a("192.168.1.199"), Lease: 7200, Gateway: a("192.168.1.1"), DNS: []netip.Addr{a("192.168.1.1")}, Domain: "lan.home.arpa",
 			Statics: []StaticLease{{ID: "01S", MAC: "02:00:00:00:00:01", Addr: a("192.168.1.20"), Host: "printer", Descr: "upstairs"}}}}}
 	c.Forwards = []Forward{{ID: "01G", In: "WAN", Proto: UDP, From: Ends{Not: true, Of: []End{end("10.0.0.0/8")}}, Dst: end("203.0.113.9"),
@@ -38,6 +39,9 @@ func sample() Config {
 	c, err := AddForward{Forward: Forward{ID: "01F", On: true, Descr: "web", In: "WAN", Proto: TCP, From: ends("WEB"), Dst: end("WAN address"),
 		Ports: PortRange{8000, 8010}, To: a("192.168.1.10"), ToPort: 9000, Rule: "01R", Reflect: true}}.Apply(c)
 	if err != nil {
+		panic(err)
+	}
+	if c, err = (SetLimit{Rule: "01R", Limit: Limit{New: 100, Window: 10, Over: LockOut, LockFor: 300, Strikes: 3, StrikeWindow: 3600}}).Apply(c); err != nil {
 		panic(err)
 	}
 	return clone(c)

@@ -27,6 +27,7 @@ func (c Config) Validate() Problems {
 		k.id(seen, f.ID)
 		c.validateForward(k, i)
 	}
+	c.validateSources(checker{&ps, Ref{Kind: "sources"}})
 	scopes := map[Name]bool{}
 	for _, s := range c.Scopes {
 		k := checker{&ps, Ref{"scope", string(s.In)}}

@@ -22,6 +22,7 @@ func (c Config) validateRule(k checker, r Rule) {
 		k.add("proto", "Choose a protocol from the list or write a number from 0 to 255.")
 	}
 	c.validateICMP(k, r)
+	c.validateLimit(k, r)
 	c.validatePorts(k, "sport", r.SrcPorts, r.Proto)
 	c.validatePorts(k, "dport", r.DstPorts, r.Proto)
 	src := c.validateEnds(k, "src", r.Src)

@@ -1,6 +1,7 @@
 package firewall
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -19,6 +20,8 @@ func mustEnds(s string) Ends {
 	}
 	return e
 }
+
+func limited(do func(*Limit)) func(*Config) { return func(c *Config) { do(&c.Rules[1].Limit) } }
 
 func mustEnd(s string) End { return mustEnds(s).Of[0] }
 
@@ -102,6 +105,27 @@ var wrongs = []struct {
 	{"rule/01A.src", "*this box* can only be a destination: rules decide what enters.", func(c *Config) { c.Rules[0].Src = mustEnds("this box") }},
 	{"rule/01A.dst", "Source is IPv4, destination is IPv6.", func(c *Config) { c.Rules[0].Src, c.Rules[0].Dst = mustEnds("10.0.0.1"), mustEnds("fd00::1") }},
 	{"rule/01A.src", "These addresses are IPv6, but the rule is for IPv4 only.", func(c *Config) { c.Rules[0].Src, c.Rules[0].Family = mustEnds("fd00::1"), IPv4 }},
+	{"rule/01B.limit_open", "Give a number of open or of new connections, or clear the rest of the limit.", limited(func(l *Limit) { l.Open, l.New, l.Window = 0, 0, 0 })},
+	{"rule/01B.limit_open", "Limits work on pass rules.", func(c *Config) { c.Rules[1].Action = Block }},
+	{"rule/01B.limit_open", "Enter a whole number from 1 to 1 000 000.", limited(func(l *Limit) { l.Open = 1_000_001 })},
+	{"rule/01B.limit_new", "Give both numbers or none.", limited(func(l *Limit) { l.Window = 0 })},
+	{"rule/01B.limit_new", "Enter a whole number from 1 to 1 000 000.", limited(func(l *Limit) { l.New = -1 })},
+	{"rule/01B.limit_window", "The time must be 1 second to 1 day.", limited(func(l *Limit) { l.Window = 86401 })},
+	{"rule/01B.over", "Choose what happens when the limit is exceeded.", limited(func(l *Limit) { l.Over = "" })},
+	{"rule/01B.over", "Lock-out needs TCP: other protocols can only drop the excess.", limited(func(l *Limit) { l.Over, l.LockFor = LockOut, 60 })},
+	{"rule/01B.lock_for", "A lock-out lasts 10 seconds to 1 day.", limited(func(l *Limit) { l.Over, l.LockFor = Quarantine, 9 })},
+	{"rule/01B.strikes", "Enter a whole number from 1 to 100, or 0 for never.", limited(func(l *Limit) { l.Strikes = 101 })},
+	{"rule/01B.strike_window", "The time must be 1 minute to 30 days.", limited(func(l *Limit) { l.Strikes = 1 })},
+	{"rule/01B.never", "There is no alias `NONE`.", limited(func(l *Limit) { l.Never = "NONE" })},
+	{"rule/01B.never", "PORTS holds ports, not addresses.", limited(func(l *Limit) { l.Never = "PORTS" })},
+	{"sources.prefix6", "The prefix length must be 48 to 128.", func(c *Config) { c.Sources.Prefix6 = 47 }},
+	{"sources.meter", "Enter a whole number from 4 to 1 000 000.", func(c *Config) { c.Sources.Meter = 3 }},
+	{"sources.meter", "At most 4000 rules can have a limit; this has 4001.", func(c *Config) {
+		c.Rules = nil
+		for i := range 4001 {
+			c.Rules = append(c.Rules, Rule{ID: ID(fmt.Sprintf("X%d", i)), Limit: Limit{Open: 1}})
+		}
+	}},
 	{"rule/01A.forward", "The forward that made this rule is gone.", func(c *Config) { c.Rules[0].Forward = "01Z" }},
 	{"rule/01R.forward", "This rule is made by the forward “web”; change it there.", func(c *Config) { c.Rules[4].Proto = TCPUDP }},
 

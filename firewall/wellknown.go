@@ -46,6 +46,23 @@ func ParseLogPrefix(s string) (rule string, a Action, ok bool) {
 	return rule, Action(act), ok && (strings.HasPrefix(rule, "rule/") || strings.HasPrefix(rule, "auto/"))
 }
 
+// LimitPrefix is what a log line of a limit starts with: what was exceeded
+// (OverNew, OverOpen), or MeterFull, and the rule's Ref. ParseLimitPrefix reads it.
+func LimitPrefix(what string, rule ID) string { return what + " rule/" + string(rule) }
+
+// What a log line of a limit is about.
+const (
+	OverNew   = "new"  // more new connections than New in Window
+	OverOpen  = "open" // more than Open connections at once
+	MeterFull = "full" // a source did not fit into a meter of the rule
+)
+
+// ParseLimitPrefix gives the parts of a log line of a limit; false when it is not ours.
+func ParseLimitPrefix(s string) (what string, rule ID, ok bool) {
+	what, id, ok := strings.Cut(s, " rule/")
+	return what, ID(id), ok && (what == OverNew || what == OverOpen || what == MeterFull)
+}
+
 // StampNumber is the part of a Stamp that a ct label has room for.
 func StampNumber(stamp string) uint32 {
 	b, err := hex.DecodeString(stamp)

@@ -36,6 +36,9 @@ func (r Rule) String() string {
 	if r.Family != Both {
 		fmt.Fprintf(&b, ", IP%s only", r.Family)
 	}
+	if r.Limit.On() {
+		b.WriteString(", at most " + r.Limit.String())
+	}
 	if r.Log {
 		b.WriteString(", logged")
 	}
@@ -175,6 +178,19 @@ func (c SetSystem) String() string {
 
 // String is the audit line.
 func (c SetAdmin) String() string { return fmt.Sprintf("Web pages on port %d", c.Admin.HTTPS) }
+
+// String is the audit line.
+func (c SetLimit) String() string {
+	if !c.Limit.On() {
+		return "No limit per source: " + c.Descr
+	}
+	return fmt.Sprintf("Limit %s: %s", c.Descr, c.Limit)
+}
+
+// String is the audit line.
+func (c SetSources) String() string {
+	return fmt.Sprintf("An IPv6 source is a /%d; limits remember %d sources", c.Sources.Prefix(), c.Sources.Size())
+}
 
 // String is the audit line.
 func (c ReplaceAll) String() string { return named(c.Why, "Replace the whole configuration") }

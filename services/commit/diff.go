@@ -81,6 +81,7 @@ func objects(c firewall.Config) []object {
 	list := []object{
 		{firewall.Ref{Kind: "system"}, firewall.SetSystem{System: c.System}.String()},
 		{firewall.Ref{Kind: "admin"}, firewall.SetAdmin{Admin: c.Admin}.String()},
+		{firewall.Ref{Kind: "sources"}, firewall.SetSources{Sources: c.Sources}.String()},
 	}
 	add := func(kind, key, text string) { list = append(list, object{firewall.Ref{Kind: kind, Key: key}, text}) }
 	for _, i := range c.Interfaces {

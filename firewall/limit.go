@@ -1,0 +1,182 @@
+package firewall
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Limit bounds what one source may do by a pass rule (design 5). The zero value
+// is no limit. TCP connections are counted exactly and cannot be counted against
+// a third party; of other protocols each first packet counts.
+type Limit struct {
+	Open         int  `json:"open,omitempty"`          // connections open at once, 1-1,000,000; 0 = any number
+	New          int  `json:"new,omitempty"`           // new connections in Window, 1-1,000,000; 0 = any number
+	Window       int  `json:"window,omitempty"`        // seconds, 1-86,400
+	Over         Over `json:"over,omitempty"`          // what becomes of a source that wants more
+	LockFor      int  `json:"lock_for,omitempty"`      // seconds that a lock-out lasts, 10-86,400
+	Strikes      int  `json:"strikes,omitempty"`       // lock-outs within StrikeWindow that make it quarantine, 1-100; 0 = never
+	StrikeWindow int  `json:"strike_window,omitempty"` // seconds, 60-2,592,000
+	Never        Name `json:"never,omitempty"`         // alias of sources that are limited but never punished
+	DryRun       bool `json:"dry_run,omitempty"`       // count and list only: nothing is dropped
+}
+
+// Over is what happens to a source that exceeds a limit.
+type Over string
+
+// What happens beyond a limit. Each drops the excess; lock-out and quarantine
+// also drop everything else from the source, for LockFor or until it is released.
+const (
+	DropExcess Over = "drop"
+	LockOut    Over = "lock-out"
+	Quarantine Over = "quarantine"
+)
+
+// NeverQuarantine is the alias that new limits exempt from punishment.
+const NeverQuarantine Name = "NEVER_QUARANTINE"
+
+// On reports whether anything is limited.
+func (l Limit) On() bool { return l.Open > 0 || l.New > 0 }
+
+// Punishes reports whether a source that exceeds the limit is shut out.
+func (l Limit) Punishes() bool { return l.On() && !l.DryRun && l.Over != DropExcess }
+
+// String says what the limit is: "20 open, 10 new in 5s per source, then locked out for 5m".
+func (l Limit) String() string {
+	var what []string
+	if l.Open > 0 {
+		what = append(what, fmt.Sprintf("%d open", l.Open))
+	}
+	if l.New > 0 {
+		what = append(what, fmt.Sprintf("%d new in %s", l.New, Seconds(l.Window)))
+	}
+	s := strings.Join(what, ", ") + " per source, "
+	switch {
+	case l.DryRun:
+		return s + "counted only"
+	case l.Over == Quarantine:
+		return s + "then quarantine"
+	case l.Over == LockOut && l.Strikes > 0:
+		return s + fmt.Sprintf("then locked out for %s, quarantine after %d in %s", Seconds(l.LockFor), l.Strikes, Seconds(l.StrikeWindow))
+	case l.Over == LockOut:
+		return s + "then locked out for " + Seconds(l.LockFor)
+	}
+	return s + "the excess is dropped"
+}
+
+// Sources says how sources are told apart, and how many a limit remembers.
+type Sources struct {
+	Prefix6 int `json:"prefix6,omitempty"` // length of the IPv6 prefix that is one source, 48-128; 0 = 64
+	Meter   int `json:"meter,omitempty"`   // sources that each limit remembers, 4-1,000,000; 0 = 65,536
+}
+
+// Prefix is the length of the IPv6 prefix that is one source.
+func (s Sources) Prefix() int { return cmp.Or(s.Prefix6, 64) }
+
+// Size is how many sources a limit remembers.
+func (s Sources) Size() int { return cmp.Or(s.Meter, 65536) }
+
+// Of is the source that an address belongs to: itself, or its IPv6 prefix.
+func (s Sources) Of(a netip.Addr) netip.Prefix {
+	bits := 32
+	if a.Is6() {
+		bits = s.Prefix()
+	}
+	p, _ := a.Prefix(bits)
+	return p
+}
+
+// The ct mark of a connection that a limited rule passed (design 7): two flags
+// and the number of the rule. The low 16 bits are for gateways and tags.
+const (
+	MarkPending  uint32 = 1 << 31    // its handshake is not complete and not counted yet
+	MarkShared   uint32 = 1 << 30    // its source did not fit into the meter
+	MarkRefused  uint32 = 1 << 29    // it completed beyond the limit: no packet of it passes
+	MarkRule     uint32 = 0x1fff0000 // which rule: LimitNumbers, shifted by MarkShift
+	MarkShift           = 16
+	maxLimited          = 4000 // rules with a limit: half of what MarkRule can name
+	limitNumbers        = MarkRule >> MarkShift
+)
+
+// LimitNumbers gives every rule with a limit a number from 1 to 8191, for the ct
+// mark. It depends on the id; only where two ids would get the same it depends on
+// which others there are.
+func (c Config) LimitNumbers() map[ID]uint32 {
+	var ids []ID
+	for _, r := range c.Rules {
+		if r.Limit.On() {
+			ids = append(ids, r.ID)
+		}
+	}
+	slices.Sort(ids)
+	out, taken := make(map[ID]uint32, len(ids)), make(map[uint32]bool, len(ids))
+	for _, id := range ids {
+		n := 1 + fnv(id)%limitNumbers
+		for taken[n] {
+			n = 1 + n%limitNumbers
+		}
+		out[id], taken[n] = n, true
+	}
+	return out
+}
+
+func (c Config) validateLimit(k checker, r Rule) {
+	l := r.Limit
+	if l == (Limit{}) {
+		return
+	}
+	if !l.On() {
+		k.add("limit_open", "Give a number of open or of new connections, or clear the rest of the limit.")
+	}
+	if r.Action != Pass {
+		k.add("limit_open", "Limits work on pass rules.")
+	}
+	if l.Open < 0 || l.Open > 1_000_000 {
+		k.add("limit_open", "Enter a whole number from 1 to 1 000 000.")
+	}
+	switch {
+	case (l.New == 0) != (l.Window == 0):
+		k.add("limit_new", "Give both numbers or none.")
+	case l.New < 0 || l.New > 1_000_000:
+		k.add("limit_new", "Enter a whole number from 1 to 1 000 000.")
+	case l.Window < 0 || l.Window > 86400:
+		k.add("limit_window", "The time must be 1 second to 1 day.")
+	}
+	switch l.Over {
+	case DropExcess, LockOut, Quarantine:
+	default:
+		k.add("over", "Choose what happens when the limit is exceeded.")
+	}
+	punish := l.Over == LockOut || l.Over == Quarantine
+	if punish && r.Proto != TCP {
+		k.add("over", "Lock-out needs TCP: other protocols can only drop the excess.")
+	}
+	if punish && (l.LockFor < 10 || l.LockFor > 86400) {
+		k.add("lock_for", "A lock-out lasts 10 seconds to 1 day.")
+	}
+	if l.Strikes < 0 || l.Strikes > 100 {
+		k.add("strikes", "Enter a whole number from 1 to 100, or 0 for never.")
+	}
+	if l.Strikes > 0 && (l.StrikeWindow < 60 || l.StrikeWindow > 30*86400) {
+		k.add("strike_window", "The time must be 1 minute to 30 days.")
+	}
+	if a, ok := c.Alias(l.Never); l.Never != "" && !ok {
+		k.add("never", "There is no alias `%s`.", l.Never)
+	} else if ok && a.Kind != Addresses {
+		k.add("never", "%s holds ports, not addresses.", l.Never)
+	}
+}
+
+func (c Config) validateSources(k checker) {
+	if n := c.Sources.Prefix6; n != 0 && (n < 48 || n > 128) {
+		k.add("prefix6", "The prefix length must be 48 to 128.")
+	}
+	if n := c.Sources.Meter; n != 0 && (n < 4 || n > 1_000_000) {
+		k.add("meter", "Enter a whole number from 4 to 1 000 000.")
+	}
+	if n := len(c.LimitNumbers()); n > maxLimited {
+		k.add("meter", "At most %d rules can have a limit; this has %d.", maxLimited, n)
+	}
+}
