@@ -55,6 +55,7 @@ var law = map[string][]string{
 	"web/interfaces": inWeb,
 	"web/revisions":  inWeb,
 	"web/changes":    inWeb,
+	"web/tables":     inWeb,
 
 	"cmd/gatehouse": {"firewall", "firewall/ruleset", "firewall/compile", "firewall/simulate", "firewall/kernel", "services/*", "store", "assets", "web", "web/*"},
 	"cmd/gatelab":   {"firewall", "firewall/*", "services/*", "store", "assets", "web", "web/*"},
