@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Limit bounds what one source may do by a pass rule (design 5). The zero value
@@ -42,6 +43,26 @@ func (l Limit) On() bool { return l.Open > 0 || l.New > 0 }
 
 // Punishes reports whether a source that exceeds the limit is shut out.
 func (l Limit) Punishes() bool { return l.On() && !l.DryRun && l.Over != DropExcess }
+
+// Rate is the speed at which a source gets new connections back once it has used
+// up New: n in a unit of the kernel, which knows second, minute, hour, day and
+// week. It is the smallest unit in which New in Window is a whole number, and
+// rounded down in weeks when there is none, so never more than was asked for.
+// Without New, or without Window, it is 0.
+func (l Limit) Rate() (n uint64, unit time.Duration) {
+	if l.New <= 0 || l.Window <= 0 {
+		return 0, time.Second
+	}
+	const week = 7 * 24 * time.Hour
+	for _, unit = range []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour, week} {
+		part := uint64(l.New) * uint64(unit/time.Second)
+		n = part / uint64(l.Window)
+		if part%uint64(l.Window) == 0 {
+			break
+		}
+	}
+	return n, unit
+}
 
 // String says what the limit is: "20 open, 10 new in 5s per source, then locked out for 5m".
 func (l Limit) String() string {

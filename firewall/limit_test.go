@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 )
 
 func TestSourceIsAnAddressOrAPrefix(t *testing.T) {
@@ -59,6 +60,32 @@ func TestLimitPrefixComesBack(t *testing.T) {
 	for _, s := range []string{"", "block rule/01J", "new auto/x", "new"} {
 		if _, _, ok := ParseLimitPrefix(s); ok {
 			t.Errorf("%q is taken for a limit's", s)
+		}
+	}
+}
+
+// The kernel gives back no more than was asked for, and always something.
+func TestRateIsTheSmallestUnitThatIsWhole(t *testing.T) {
+	const day, week = 24 * time.Hour, 7 * 24 * time.Hour
+	for _, c := range []struct {
+		n, window int
+		rate      uint64
+		unit      time.Duration
+	}{
+		{10, 5, 2, time.Second}, {100, 10, 10, time.Second}, {7, 5, 84, time.Minute}, {1, 60, 1, time.Minute}, {1, 86400, 1, day},
+		{1, 7200, 12, day}, {5, 7000, 432, week}, {3, 7, 259_200, week}, {1, 86399, 7, week}, {1_000_000, 1, 1_000_000, time.Second}, {0, 0, 0, time.Second},
+	} {
+		if n, unit := (Limit{New: c.n, Window: c.window}).Rate(); n != c.rate || unit != c.unit {
+			t.Errorf("%d in %d s: %d per %s, want %d per %s", c.n, c.window, n, unit, c.rate, c.unit)
+		}
+	}
+	for n := 1; n <= 1_000_000; n = n*3 + 1 {
+		for window := 1; window <= 86400; window = window*2 + 1 {
+			rate, unit := Limit{New: n, Window: window}.Rate()
+			asked, got := uint64(n)*uint64(unit/time.Second), rate*uint64(window)
+			if rate == 0 || got > asked || unit < week && got != asked || asked-got >= uint64(window) {
+				t.Fatalf("%d in %d s: %d per %s", n, window, rate, unit)
+			}
 		}
 	}
 }
