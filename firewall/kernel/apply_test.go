@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"syscall"
@@ -213,6 +214,38 @@ func TestRuntimeMembersTimeoutsAndCountersSurviveAnApply(t *testing.T) {
 		checkMember(t, k, "10.0.0.2", 2*time.Hour, 2*time.Hour)
 		if text := run(t, "nft", "list", "set", "inet", "gatehouse", "lockout4"); !strings.Contains(text, "size 2000") || strings.Contains(text, "10.0.0.3") {
 			t.Error(text)
+		}
+	})
+}
+
+// What an element counted comes along when its set is made anew, from a rule or
+// by hand, and is read back.
+func TestCountsOfElementsSurviveAnApply(t *testing.T) {
+	inside(t, func(t *testing.T) {
+		k := open(t)
+		rs := filter(rule(drop))
+		rs.Sets = append(rs.Sets,
+			ruleset.Set{Name: "hosts", Key: []ruleset.Type{ruleset.IPv4Addr}, Runtime: true, Timeout: true, Counter: true, Size: 1000},
+			ruleset.Set{Name: "nets", Key: []ruleset.Type{ruleset.IPv4Addr}, Runtime: true, Interval: true, Timeout: true, Counter: true})
+		host := ruleset.Element{Key: []ruleset.Range{one("10.0.0.1")}, Timeout: time.Hour, Packets: 3, Bytes: 180}
+		net := ruleset.Element{Key: []ruleset.Range{nets("10.2.0.0/16")}, Packets: 1 << 40, Bytes: 1 << 50}
+		apply(t, k, rs)
+		if err := k.Add(t.Context(), ruleset.Member{Set: "hosts", Element: host}, ruleset.Member{Set: "nets", Element: net}); err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []uint32{1000, 1000, 2000} {
+			rs.Sets[2].Size, rs.Sets[3].Size = size, size
+			apply(t, k, rs)
+			for set, want := range map[string]ruleset.Element{"hosts": host, "nets": net} {
+				got, err := k.Members(t.Context(), set)
+				if err != nil || len(got) != 1 {
+					t.Fatalf("%s holds %+v, %v", set, got, err)
+				}
+				want.Left = got[0].Left
+				if fmt.Sprint(got[0].Element) != fmt.Sprint(want) {
+					t.Errorf("%s holds %+v, want %+v", set, got[0].Element, want)
+				}
+			}
 		}
 	})
 }

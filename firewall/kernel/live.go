@@ -200,6 +200,10 @@ func readDefinition(b []byte) definition {
 			d.fields += string(rune(num(find(field, nftaFieldLen))))
 		})
 	}
+	d.expr = str(find(b, nftaSetExpr, unix.NFTA_EXPR_NAME))
+	if find(b, nftaSetExpressions) != nil {
+		d.expr = "several" // nothing of ours has more than one
+	}
 	return d
 }
 
@@ -240,13 +244,19 @@ func (k *Kernel) elements(set string) ([]element, error) {
 // readElement copies one element out of the receive buffer.
 func readElement(b []byte) element {
 	millis := func(typ uint16) time.Duration { return time.Duration(num(find(b, typ))) * time.Millisecond }
-	return element{
+	e := element{
 		key:    bytes.Clone(find(b, unix.NFTA_SET_ELEM_KEY, unix.NFTA_DATA_VALUE)),
 		end:    bytes.Clone(find(b, nftaSetElemKeyEnd, unix.NFTA_DATA_VALUE)),
 		data:   bytes.Clone(find(b, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE)),
 		isEnd:  num(find(b, unix.NFTA_SET_ELEM_FLAGS))&unix.NFT_SET_ELEM_INTERVAL_END != 0,
 		member: ruleset.Element{Timeout: millis(unix.NFTA_SET_ELEM_TIMEOUT), Left: millis(unix.NFTA_SET_ELEM_EXPIRATION)},
 	}
+	if expr := find(b, unix.NFTA_SET_ELEM_EXPR); str(find(expr, unix.NFTA_EXPR_NAME)) == "counter" {
+		e.counts = true
+		e.member.Packets = num(find(expr, unix.NFTA_EXPR_DATA, unix.NFTA_COUNTER_PACKETS))
+		e.member.Bytes = num(find(expr, unix.NFTA_EXPR_DATA, unix.NFTA_COUNTER_BYTES))
+	}
+	return e
 }
 
 // shape is the set that the definition describes, without name and members. An
@@ -257,6 +267,7 @@ func (d definition) shape() ruleset.Set {
 		Interval: d.flags&unix.NFT_SET_INTERVAL != 0,
 		Timeout:  d.flags&unix.NFT_SET_TIMEOUT != 0,
 		Dynamic:  d.flags&unix.NFT_SET_EVAL != 0,
+		Counter:  d.expr == "counter",
 	}
 }
 

@@ -196,7 +196,7 @@ func (b *batch) set(s ruleset.Set, old *liveSet) {
 	}
 	if old != nil {
 		b.delSet(s.Name)
-		if s.Runtime && sameTypes(s, old.def) {
+		if s.Runtime && !s.Meter && sameTypes(s, old.def) {
 			members = fitting(s, membersOf(old.def.shape(), old.elements))
 		}
 	}

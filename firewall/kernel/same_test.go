@@ -112,6 +112,10 @@ func everySet() []ruleset.Set {
 		{Name: "lockout4", Key: t(ruleset.IPv4Addr), Runtime: true, Timeout: true, Dynamic: true, Size: 65535},
 		{Name: "lockout6", Key: t(ruleset.IPv6Addr), Runtime: true, Timeout: true, Size: 65535,
 			Elements: []ruleset.Element{{Key: []ruleset.Range{one("fd00::9")}, Timeout: time.Hour}}},
+		{Name: "blocked4", Key: t(ruleset.IPv4Addr), Runtime: true, Timeout: true, Dynamic: true, Counter: true, Size: 65536, Elements: []ruleset.Element{
+			el(one("10.9.9.9")), {Key: []ruleset.Range{one("10.9.9.8")}, Timeout: time.Hour, Packets: 7, Bytes: 420}}},
+		{Name: "blocked_nets4", Key: t(ruleset.IPv4Addr), Interval: true, Runtime: true, Timeout: true, Counter: true, Elements: []ruleset.Element{
+			el(nets("10.8.0.0/16")), {Key: []ruleset.Range{nets("10.10.0.0/15")}, Timeout: time.Hour, Packets: 7, Bytes: 420}}},
 		{Name: "nets4", Key: t(ruleset.IPv4Addr), Interval: true, Elements: []ruleset.Element{
 			el(nets("10.0.0.0/8")), el(span("192.168.0.1", "192.168.0.7")), el(one("192.168.0.8")), el(nets("224.0.0.0/3"))}},
 		{Name: "zero4", Key: t(ruleset.IPv4Addr), Interval: true, Elements: []ruleset.Element{el(nets("0.0.0.0/8")), el(one("1.0.0.0"))}},

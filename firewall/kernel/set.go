@@ -12,10 +12,12 @@ import (
 
 // Numbers of linux/netfilter/nf_tables.h that x/sys lacks.
 const (
-	nftaSetElemKeyEnd = 10
-	nftaFieldLen      = 1
-	nftSetConcat      = 0x80
-	nftDataVerdict    = 0xffffff00
+	nftaSetExpr        = 17
+	nftaSetExpressions = 18
+	nftaSetElemKeyEnd  = 10
+	nftaFieldLen       = 1
+	nftSetConcat       = 0x80
+	nftDataVerdict     = 0xffffff00
 )
 
 // typeID is nft's number of a type, by which nft knows how to list a set
@@ -43,6 +45,7 @@ type definition struct {
 	dataType, dataLen uint32
 	size              uint32
 	fields            string // lengths of the parts of a concatenated interval key
+	expr              string // what each element carries: "counter" or nothing
 }
 
 // define is the definition of a set.
@@ -63,6 +66,9 @@ func define(s ruleset.Set) definition {
 	}
 	if s.Dynamic {
 		d.flags |= unix.NFT_SET_EVAL
+	}
+	if s.Counter {
+		d.expr = "counter"
 	}
 	if len(s.Data) > 0 {
 		d.flags |= unix.NFT_SET_MAP
@@ -123,6 +129,19 @@ func newSet(name string, id uint32, d definition, order attrs) attrs {
 	if len(order) > 0 {
 		a.raw(unix.NFTA_SET_USERDATA, order)
 	}
+	if d.expr != "" {
+		a.nest(nftaSetExpr, counterExpr(0, 0))
+	}
+	return a
+}
+
+// counterExpr is a counter that has the values already.
+func counterExpr(packets, bytes uint64) attrs {
+	var a, data attrs
+	data.u64(unix.NFTA_COUNTER_BYTES, bytes)
+	data.u64(unix.NFTA_COUNTER_PACKETS, packets)
+	a.text(unix.NFTA_EXPR_NAME, "counter")
+	a.nest(unix.NFTA_EXPR_DATA, data)
 	return a
 }
 
@@ -154,7 +173,8 @@ type element struct {
 	open     bool   // of a paired set: the member reaches to the last value and has no end
 	data     []byte
 	verdict  *ruleset.Verdict
-	member   ruleset.Element // its timeouts
+	counts   bool            // it has a counter
+	member   ruleset.Element // its timeouts and counts
 }
 
 // same names the element by all that counts when two are compared.
@@ -171,7 +191,7 @@ func elementsOf(s ruleset.Set, members []ruleset.Element) ([]element, error) {
 		if len(m.Key) != len(s.Key) || len(m.Data) != len(s.Data) {
 			return nil, fmt.Errorf("member of %d+%d fields, want %d+%d", len(m.Key), len(m.Data), len(s.Key), len(s.Data))
 		}
-		e := element{member: m, data: joinValues(m.Data)}
+		e := element{member: m, data: joinValues(m.Data), counts: s.Counter}
 		var lo, hi []ruleset.Value
 		for i, r := range m.Key {
 			if len(r.Lo) != s.Key[i].Len() || len(r.Hi) != s.Key[i].Len() || r.Lo > r.Hi ||
@@ -271,6 +291,9 @@ func (e element) body() attrs {
 	}
 	if e.open { // nft's note to itself (libnftnl, NFTNL_UDATA_SET_ELEM_FLAGS)
 		a.raw(unix.NFTA_SET_ELEM_USERDATA, append([]byte{1, 4}, ruleset.U32(1)...))
+	}
+	if e.counts {
+		a.nest(unix.NFTA_SET_ELEM_EXPR, counterExpr(e.member.Packets, e.member.Bytes))
 	}
 	if ms := e.member.Timeout.Milliseconds(); ms > 0 {
 		a.u64(unix.NFTA_SET_ELEM_TIMEOUT, uint64(ms))

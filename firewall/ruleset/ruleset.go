@@ -39,7 +39,11 @@ type Set struct {
 	Interval bool
 	Timeout  bool // elements may carry a timeout
 	Dynamic  bool // rules add elements
+	Counter  bool // each element counts the packets that it was found for
 	Size     uint32
+	// Meter: rules add the elements, each with a limit of its own (Meter), and
+	// nobody else does. A member put in by hand would carry no limit.
+	Meter bool
 	// Runtime: the members belong to a service, which fills them without a
 	// recompile. They survive applies and are not compared; Elements is what a
 	// new set starts with.
@@ -53,6 +57,8 @@ type Element struct {
 	Data    []Value // of a map
 	Timeout time.Duration
 	Left    time.Duration // read back: what is left of Timeout
+	Packets uint64        // of a set with Counter: what it counted, or shall go on from
+	Bytes   uint64
 }
 
 // Member is an element of the named set: what services put in, take out and read.

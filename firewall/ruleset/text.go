@@ -47,6 +47,9 @@ func (s Set) String() string {
 	if flags := s.flags(); len(flags) > 0 {
 		b.WriteString("\t\tflags " + strings.Join(flags, ",") + "\n")
 	}
+	if s.Counter {
+		b.WriteString("\t\tcounter\n")
+	}
 	if len(s.Elements) > 0 {
 		b.WriteString("\t\telements = {\n")
 		for _, e := range s.Elements {
@@ -79,6 +82,9 @@ func (s Set) ElementText(e Element) string {
 		key = append(key, s.Key[i].RangeText(r))
 	}
 	text := strings.Join(key, " . ")
+	if s.Counter {
+		text += fmt.Sprintf(" counter packets %d bytes %d", e.Packets, e.Bytes)
+	}
 	if e.Timeout > 0 {
 		text += " timeout " + strconv.FormatInt(e.Timeout.Milliseconds(), 10) + "ms"
 	}
