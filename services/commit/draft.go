@@ -174,8 +174,9 @@ func (w *Writer) View(account string) View {
 
 // Save puts changes into the account's draft; they are on disk when nil is
 // returned. hash is that of the first change's object as the form showed it
-// ("" for a new one, or AnyHash). Errors: *StaleError, firewall.Problems
-// (which the changes bring about), *SafeModeError.
+// ("" for a new one, or AnyHash), and Along of others that it showed too.
+// Errors: *StaleError, firewall.Problems (which the changes bring about),
+// *SafeModeError.
 func (w *Writer) Save(ctx context.Context, who Who, hash string, changes ...firewall.Change) error {
 	if err := w.refuseSafe(); err != nil {
 		return err
@@ -187,10 +188,12 @@ func (w *Writer) Save(ctx context.Context, who Who, hash string, changes ...fire
 	if len(was.misfits) > 0 {
 		shown = head
 	}
-	if ref := changes[0].Ref(); hash != AnyHash && shown.Hash(ref) != hash {
-		yours, err := changes[0].Apply(shown)
-		if err != nil {
-			yours = shown
+	if ref := changes[0].Ref(); !asShown(shown, ref, hash) {
+		yours := shown
+		for _, c := range changes {
+			if next, err := c.Apply(yours); err == nil {
+				yours = next
+			}
 		}
 		return &StaleError{Ref: ref, Yours: yours, Theirs: shown, Why: "it has changed since this page was loaded"}
 	}
@@ -201,6 +204,23 @@ func (w *Writer) Save(ctx context.Context, who Who, hash string, changes ...fire
 		return ps
 	}
 	return w.keepDraft(who.Account, Draft{Changes: coalesce(head, next, len(old)), Reason: d.Reason})
+}
+
+// Along is what follows the hash of a Save when its form showed a second object
+// as well: a change of that one in the meantime is a *StaleError, too.
+func Along(ref firewall.Ref, hash string) string { return " " + ref.String() + "=" + hash }
+
+// asShown reports whether the objects are as the hash of a Save says.
+func asShown(c firewall.Config, first firewall.Ref, hash string) bool {
+	parts := strings.Split(hash, " ")
+	if parts[0] != AnyHash && c.Hash(first) != parts[0] {
+		return false
+	}
+	return !slices.ContainsFunc(parts[1:], func(p string) bool {
+		name, hash, _ := strings.Cut(p, "=")
+		kind, key, _ := strings.Cut(name, "/")
+		return c.Hash(firewall.Ref{Kind: kind, Key: key}) != hash
+	})
 }
 
 // entries is the changes as they are kept, each with the state of what it
@@ -268,9 +288,12 @@ func brought(was, now replayed, entries []Entry, first int) firewall.Problems {
 // make no difference, so that switching on and off again leaves an empty draft.
 // A large import is left as it is: each try replays the whole draft.
 func coalesce(head firewall.Config, entries []Entry, first int) []Entry {
-	changed := map[firewall.Ref]bool{}
+	changed, gone := map[firewall.Ref]bool{}, map[string]bool{}
 	for _, e := range entries[first:] {
 		changed[e.Change.Ref()] = true
+		for ref := range e.Also {
+			gone[ref] = true
+		}
 	}
 	want := replay(head, entries)
 	if len(want.misfits) > 0 || len(changed) > maxCoalesced {
@@ -280,6 +303,12 @@ func coalesce(head firewall.Config, entries []Entry, first int) []Entry {
 	same := func(less []Entry) bool {
 		r := replay(head, less)
 		return len(r.misfits) == 0 && r.config.Stamp() == stamp
+	}
+	// What was removed along, such as the limited rule of a new forward, goes together.
+	if all := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool {
+		return changed[e.Change.Ref()] || gone[e.Change.Ref().String()]
+	}); same(all) {
+		return all
 	}
 	for ref := range changed {
 		without := slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Change.Ref() == ref })

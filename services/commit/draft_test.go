@@ -32,6 +32,29 @@ func TestSaveRefusesWhatThePersonHasNotSeen(t *testing.T) {
 	}
 }
 
+// A form that shows two objects is as stale as either of them.
+func TestSaveRefusesWhatStoodAlongAndWasNotSeen(t *testing.T) {
+	b := settledBox(t)
+	hash := b.running().Hash(refRule("r1")) + Along(refRule("r2"), b.running().Hash(refRule("r2")))
+	b.edit(alice, "r2", "first tab")
+	err := b.w.Save(t.Context(), alice, hash, firewall.UpdateRule{Rule: rule("r1", "second tab")}, firewall.SetLimit{Rule: "r2", Limit: firewall.Limit{Open: 7, Over: firewall.DropExcess}})
+	var stale *StaleError
+	if !errors.As(err, &stale) || stale.Ref != refRule("r1") || descr(stale.Yours, "r1") != "second tab" {
+		t.Fatalf("Save = %v", err)
+	}
+	if yours, _ := stale.Yours.Rule("r2"); yours.Limit.Open != 7 {
+		t.Errorf("yours lacks the second change: %s", yours)
+	}
+	c := b.w.View("alice").Config
+	hash = c.Hash(refRule("r1")) + Along(refRule("r2"), c.Hash(refRule("r2")))
+	b.save(alice, hash, firewall.UpdateRule{Rule: rule("r1", "second tab")})
+	for _, hash := range []string{c.Hash(refRule("r1")) + " ", hash + " x", AnyHash + " rule/r2=", AnyHash + Along(refRule("r77"), "*")} {
+		if err := b.w.Save(t.Context(), alice, hash, firewall.UpdateRule{Rule: rule("r1", "third")}); !errors.As(err, &stale) {
+			t.Errorf("%q: %v", hash, err)
+		}
+	}
+}
+
 func TestSaveTellsAllProblemsAndKeepsNothing(t *testing.T) {
 	b := settledBox(t)
 	r := rule("r9", "bad")
