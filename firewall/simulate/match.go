@@ -115,6 +115,7 @@ func (p ports) matches(n uint16) bool {
 type rule struct {
 	ref      string
 	action   firewall.Action
+	limit    firewall.Limit
 	family   [2]bool
 	anyProto bool
 	protos   [2][]uint8
@@ -126,7 +127,7 @@ type rule struct {
 }
 
 func (r resolver) rule(in firewall.Rule) rule {
-	out := rule{ref: firewall.Ref{Kind: "rule", Key: string(in.ID)}.String(), action: in.Action,
+	out := rule{ref: firewall.Ref{Kind: "rule", Key: string(in.ID)}.String(), action: in.Action, limit: in.Limit,
 		family:   [2]bool{in.Family != firewall.IPv6, in.Family != firewall.IPv4},
 		anyProto: in.Proto == firewall.AnyProto, anyICMP: len(in.ICMP) == 0,
 		src: r.ends(in.Src), dst: r.ends(in.Dst), sport: r.portList(in.SrcPorts), dport: r.portList(in.DstPorts)}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -51,15 +52,24 @@ func newNetwork(facts firewall.Facts) network {
 			n.route(firewall.Route{Dst: p, Device: device, Metric: metric})
 		}
 	}
-	lengths := [2]map[int]bool{{}, {}}
-	for p := range n.routes {
-		lengths[family(p.Addr())][p.Bits()] = true
-	}
-	for i, set := range lengths {
-		n.bits[i] = slices.Sorted(maps.Keys(set))
-		slices.Reverse(n.bits[i])
-	}
+	n.bits = lengths(maps.Keys(n.routes))
 	return n
+}
+
+// lengths is those of the prefixes, longest first: IPv4, IPv6.
+func lengths(ps iter.Seq[netip.Prefix]) (out [2][]int) {
+	var seen [2][129]bool
+	for p := range ps {
+		seen[family(p.Addr())][p.Bits()] = true
+	}
+	for i := range seen {
+		for bits, is := range slices.Backward(seen[i][:]) {
+			if is {
+				out[i] = append(out[i], bits)
+			}
+		}
+	}
+	return out
 }
 
 func family(a netip.Addr) int {

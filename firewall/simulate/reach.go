@@ -17,14 +17,18 @@ func Survives(cfg firewall.Config, facts firewall.Facts, flow firewall.Flow) boo
 // Survives reports whether a new packet of this connection would still be
 // passed and sent to the same target. What the box itself began survives. It
 // asks the policy, not the routes: a line that is down for a moment cuts nothing.
+// Nor does a limit cut what it let through; what it refused was never a connection.
 func (e *Evaluator) Survives(flow firewall.Flow) bool {
 	p := flow.Packet
+	if flow.Mark&firewall.MarkRefused != 0 {
+		return false
+	}
 	if p.In == "" {
 		if len(e.net.own[p.Src]) > 0 || p.Src.IsLoopback() {
 			return true
 		}
 		if p.In = e.entrance(p.Src); p.In == "" {
-			return true // no route: nothing is known against it
+			return !e.shutOut(p) // no route: nothing else is known against it
 		}
 	}
 	d := e.Decide(p)
@@ -50,7 +54,7 @@ func (e *Evaluator) entrance(src netip.Addr) string {
 // Settled is the facts as they will be once cfg is in force: interfaces with
 // fixed addresses have them, those that are off have none. What DHCP gave stays.
 func Settled(cfg firewall.Config, facts firewall.Facts) firewall.Facts {
-	out := firewall.Facts{Addrs: map[string][]netip.Prefix{}}
+	out := firewall.Facts{Addrs: map[string][]netip.Prefix{}, Blocked: facts.Blocked}
 	gone := map[firewall.Route]bool{} // connected networks that go with their address
 	for device, have := range facts.Addrs {
 		in, ok := cfg.ByDevice(device)
@@ -149,6 +153,8 @@ func (e *Evaluator) because(d Decision, from netip.Addr, in firewall.Interface, 
 		}
 	}
 	switch d.Rule {
+	case Blocked:
+		return fmt.Sprintf("%s is locked out or in quarantine: the box drops all that it sends. On the console, `gatehouse release %[1]s` lets it in again.", from)
 	case Spoofed:
 		return fmt.Sprintf("%s would not be answered: the way back to it does not lead through %s.", from, in.Name)
 	case Private, Bogons:

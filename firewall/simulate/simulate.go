@@ -25,6 +25,7 @@ const (
 // the log prefixes and origins of the compiled form, but for the last four,
 // which the kernel decides by itself.
 const (
+	Blocked     = "auto/blocked"      // the source is locked out or in quarantine
 	DHCPClient  = "auto/dhcp-client"  // a DHCP reply on a WAN that asks for its address
 	DHCPServer  = "auto/dhcp-server"  // a DHCP request where a scope runs
 	Neighbours  = "auto/neighbours"   // neighbour discovery; multicast listeners inside
@@ -44,12 +45,13 @@ const (
 // Decision is what becomes of a packet and why.
 type Decision struct {
 	Verdict Verdict
-	Rule    string      // "rule/01J..." or one of the auto/ names
-	Local   bool        // it is for the box itself
-	Out     string      // else the device it leaves by, "" when there is no route
-	To      netip.Addr  // the destination after a forward; the packet's own without one
-	ToPort  uint16      // the same for the port
-	Forward firewall.ID // the forward that translated it, "" when none did
+	Rule    string         // "rule/01J..." or one of the auto/ names
+	Limit   firewall.Limit // what passes it only while the source keeps within, zero without one
+	Local   bool           // it is for the box itself
+	Out     string         // else the device it leaves by, "" when there is no route
+	To      netip.Addr     // the destination after a forward; the packet's own without one
+	ToPort  uint16         // the same for the port
+	Forward firewall.ID    // the forward that translated it, "" when none did
 }
 
 func (d Decision) is(v Verdict, rule string) Decision {
@@ -59,7 +61,8 @@ func (d Decision) is(v Verdict, rule string) Decision {
 
 // Decide says what a box with this valid configuration does with the first
 // packet of a connection. ICMPv6 messages that need a hop limit of 255 or 1
-// (neighbour discovery, multicast listeners) are taken to have it.
+// (neighbour discovery, multicast listeners) are taken to have it. A source is
+// taken to be within the limits: what it has done before is not known here.
 func Decide(cfg firewall.Config, facts firewall.Facts, p firewall.Packet) Decision {
 	return New(cfg, facts).Decide(p)
 }
@@ -75,6 +78,7 @@ type Evaluator struct {
 	admin    []firewall.PortRange
 	private  []firewall.AddrRange
 	bogons   []firewall.AddrRange
+	blocked  prefixes
 }
 
 // side is an interface that is on, with its list.
@@ -88,7 +92,7 @@ type side struct {
 func New(cfg firewall.Config, facts firewall.Facts) *Evaluator {
 	e := &Evaluator{cfg: cfg, net: newNetwork(facts), sides: map[string]side{},
 		admin:   firewall.MergePorts(cfg.Admin.Ports()),
-		private: firewall.MustMerge(firewall.PrivateNets), bogons: firewall.MustMerge(firewall.BogonNets)}
+		private: firewall.MustMerge(firewall.PrivateNets), bogons: firewall.MustMerge(firewall.BogonNets), blocked: newPrefixes(facts.Blocked)}
 	r := resolver{cfg: cfg, net: e.net, aliases: map[firewall.Name][]firewall.AddrRange{}, ports: map[firewall.Name][]firewall.PortRange{}}
 	lists := map[firewall.Name][]rule{}
 	for _, one := range cfg.Rules {
@@ -120,6 +124,9 @@ func (e *Evaluator) Decide(p firewall.Packet) Decision {
 	case "lo":
 		d.Local = true
 		return d.is(Pass, Loopback)
+	}
+	if e.shutOut(p) { // at ingress, before the kernel looks at the packet
+		return d.is(Block, Blocked)
 	}
 	if p.Src.Is6() && impossible6(p) {
 		return d.is(Block, Martian)
@@ -216,6 +223,7 @@ func (e *Evaluator) lists(d Decision, p firewall.Packet) Decision {
 	for _, list := range [][]rule{e.floating, s.rules} {
 		for i := range list {
 			if list[i].matches(p, local) {
+				d.Limit = list[i].limit
 				return d.is(list[i].action, list[i].ref)
 			}
 		}
