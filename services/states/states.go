@@ -27,13 +27,14 @@ type Cutter struct {
 	facts func() firewall.Facts
 }
 
-// New makes a Cutter; facts is asked at each Cut.
+// New makes a Cutter; facts is asked at each Cut, for who is shut out too.
 func New(log *slog.Logger, table Conntrack, facts func() firewall.Facts) *Cutter {
 	return &Cutter{log: log, table: table, facts: facts}
 }
 
 // Cut ends the connections whose first packet cfg would not pass, or would
-// translate elsewhere, and leaves the others alone.
+// translate elsewhere, also because their source is shut out by now, and those
+// that a limit refused. It leaves the others alone.
 func (c *Cutter) Cut(ctx context.Context, cfg firewall.Config) error {
 	eval := simulate.New(cfg, c.facts())
 	var denied []firewall.Flow
