@@ -89,16 +89,37 @@ type Receipt struct {
 // Act is one line of the audit.
 type Act struct {
 	Time   time.Time    `json:"time"`
-	Who    Who          `json:"who"`  // zero: the box by itself
-	What   string       `json:"what"` // released, added, kept, undone, locked out, quarantined
-	Source netip.Prefix `json:"source"`
+	Who    Who          `json:"who"` // zero: the box by itself
+	What   string       `json:"what"`
+	Source netip.Prefix `json:"source,omitzero"` // zero: Count sources at once
+	Count  int          `json:"count,omitempty"`
 	Reason string       `json:"reason,omitempty"`
 }
 
+// What an Act can be.
+const (
+	Released    = "released"
+	Added       = "added"
+	Kept        = "kept"
+	Undone      = "undone"      // a release was
+	LockedOut   = "locked out"  // by a limit
+	Quarantined = "quarantined" // by a limit, until somebody releases it
+	Vanished    = "vanished"    // somebody took it out of the kernel by hand
+)
+
+// Exemption is a source that limits do not punish, beside the aliases that they name.
+type Exemption struct {
+	Source netip.Prefix `json:"source"`
+	Why    string       `json:"why"`            // box, gateway, resolver, admin, released
+	Until  time.Time    `json:"until,omitzero"` // zero: as long as it is what it is
+}
+
 // Alarm is a meter that is nearly full, or was: sources that do not fit share one.
+// Without a Rule it is the list of those that are shut out: what does not fit
+// is only dropped in excess.
 type Alarm struct {
 	Rule firewall.ID
-	What string // firewall.OverNew or OverOpen
+	What string // firewall.OverNew or OverOpen; "" without a rule
 	Used int
 	Size int
 	Time time.Time // when a source last did not fit; zero: not yet
