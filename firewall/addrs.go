@@ -124,8 +124,8 @@ func (c Config) AliasPorts(n Name) []PortRange {
 	var out []PortRange
 	c.walkAlias(n, map[Name]bool{}, func(a Alias) {
 		for _, p := range a.Ports {
-			if p.Alias == "" {
-				out = append(out, p.Range)
+			if p.End.Alias == "" {
+				out = append(out, p.End.Range)
 			}
 		}
 	})
@@ -153,8 +153,8 @@ func (a Alias) contains() (out []Name) {
 		}
 	}
 	for _, p := range a.Ports {
-		if p.Alias != "" {
-			out = append(out, p.Alias)
+		if p.End.Alias != "" {
+			out = append(out, p.End.Alias)
 		}
 	}
 	return out

@@ -140,47 +140,6 @@ func (c SetLimit) Apply(cfg Config) (Config, error) {
 	return UpdateRule{r}.Apply(cfg)
 }
 
-// Apply adds the alias.
-func (c AddAlias) Apply(cfg Config) (Config, error) {
-	var err error
-	cfg.Aliases, err = put(cfg.Aliases, c.Alias, isAlias(c.Alias.Name), "the alias "+string(c.Alias.Name), false)
-	return cfg, err
-}
-
-// Apply replaces the alias and, after a rename, every use of it.
-func (c UpdateAlias) Apply(cfg Config) (Config, error) {
-	var err error
-	if cfg.Aliases, err = put(cfg.Aliases, c.Alias, isAlias(c.Name), "the alias "+string(c.Name), true); err != nil {
-		return cfg, err
-	}
-	if c.Alias.Name != c.Name {
-		cfg = cfg.renamed(func(e End) End {
-			if e.Kind == EndAlias && e.Name == c.Name {
-				e.Name = c.Alias.Name
-			}
-			return e
-		}, func(p PortEnd) PortEnd {
-			if p.Alias == c.Name {
-				p.Alias = c.Alias.Name
-			}
-			return p
-		})
-		for i := range cfg.Rules {
-			if cfg.Rules[i].Limit.Never == c.Name {
-				cfg.Rules[i].Limit.Never = c.Alias.Name
-			}
-		}
-	}
-	return cfg, nil
-}
-
-// Apply removes the alias; Validate tells who still uses it.
-func (c DeleteAlias) Apply(cfg Config) (Config, error) {
-	var err error
-	cfg.Aliases, err = drop(cfg.Aliases, isAlias(c.Name), "the alias "+string(c.Name))
-	return cfg, err
-}
-
 // Apply adds the interface.
 func (c AddInterface) Apply(cfg Config) (Config, error) {
 	var err error
@@ -251,7 +210,7 @@ func (cfg Config) renamed(end func(End) End, port func(PortEnd) PortEnd) Config 
 	})
 	cfg.Aliases = mapped(cfg.Aliases, func(a Alias) Alias {
 		a.Addrs = mapped(a.Addrs, func(e Entry) Entry { e.End = end(e.End); return e })
-		a.Ports = mapped(a.Ports, port)
+		a.Ports = mapped(a.Ports, func(e PortEntry) PortEntry { e.End = port(e.End); return e })
 		return a
 	})
 	cfg.Scopes = slices.Clone(cfg.Scopes)

@@ -82,6 +82,11 @@ type (
 	DeleteAlias struct {
 		Name Name `json:"name"`
 	}
+	// ReplaceAlias puts the alias New in the place of every use of Old, and removes Old.
+	ReplaceAlias struct {
+		Old Name `json:"old"`
+		New Name `json:"new"`
+	}
 	// AddInterface gives a port a role.
 	AddInterface struct {
 		Interface Interface `json:"interface"`
@@ -142,7 +147,7 @@ type (
 var kinds = func() map[string]reflect.Type {
 	m := map[string]reflect.Type{}
 	for _, c := range []Change{AddRule{}, UpdateRule{}, MoveRule{}, DeleteRule{}, AddForward{}, UpdateForward{}, DeleteForward{},
-		AddAlias{}, UpdateAlias{}, DeleteAlias{}, AddInterface{}, UpdateInterface{}, DeleteInterface{},
+		AddAlias{}, UpdateAlias{}, DeleteAlias{}, ReplaceAlias{}, AddInterface{}, UpdateInterface{}, DeleteInterface{},
 		PutScope{}, AddStatic{}, UpdateStatic{}, DeleteStatic{}, SetSystem{}, SetAdmin{}, SetLimit{}, SetSources{}, ReplaceAll{}} {
 		m[reflect.TypeOf(c).Name()] = reflect.TypeOf(c)
 	}
@@ -209,6 +214,9 @@ func (c UpdateAlias) Ref() Ref { return Ref{"alias", string(c.Name)} }
 
 // Ref is the alias.
 func (c DeleteAlias) Ref() Ref { return Ref{"alias", string(c.Name)} }
+
+// Ref is the alias that goes.
+func (c ReplaceAlias) Ref() Ref { return Ref{"alias", string(c.Old)} }
 
 // Ref is the interface.
 func (c AddInterface) Ref() Ref { return Ref{"interface", string(c.Interface.Name)} }

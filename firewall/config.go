@@ -95,11 +95,11 @@ const (
 
 // Alias is a named list of addresses or of ports.
 type Alias struct {
-	Name  Name      `json:"name"` // 1-31 characters
-	Kind  AliasKind `json:"kind"`
-	Descr string    `json:"descr,omitempty"`
-	Addrs []Entry   `json:"addrs,omitempty"` // Kind Addresses: addr, net, range or alias
-	Ports []PortEnd `json:"ports,omitempty"` // Kind PortList: port, range or alias
+	Name  Name        `json:"name"` // 1-31 characters
+	Kind  AliasKind   `json:"kind"`
+	Descr string      `json:"descr,omitempty"`
+	Addrs []Entry     `json:"addrs,omitempty"` // Kind Addresses: addr, net, range or alias
+	Ports []PortEntry `json:"ports,omitempty"` // Kind PortList: port, range or alias
 }
 
 // AliasKind is what an alias holds.
@@ -115,6 +115,12 @@ const (
 type Entry struct {
 	End  End    `json:"end"`
 	Note string `json:"note,omitempty"`
+}
+
+// PortEntry is one line of a port alias.
+type PortEntry struct {
+	End  PortEnd `json:"end"`
+	Note string  `json:"note,omitempty"`
 }
 
 // Rule decides new connections that enter by an interface, or by any of them.

@@ -10,6 +10,12 @@ import (
 func sample() Config {
 	ends := func(s string) Ends { e, _ := ParseEnds(s); return e }
 	ports := func(s string) Ports { p, _ := ParsePorts(s); return p }
+	lines := func(s string) (out []PortEntry) {
+		for _, p := range ports(s) {
+			out = append(out, PortEntry{End: p})
+		}
+		return out
+	}
 	a, p := netip.MustParseAddr, netip.MustParsePrefix
 	end := func(s string) End { e, _ := ParseEnd(s); return e }
 	c := Config{Schema: Schema,
@@ -24,8 +30,9 @@ func sample() Config {
 		Aliases: []Alias{
 			{Name: "WEB", Kind: Addresses, Descr: "web servers", Addrs: []Entry{{End: end("192.168.1.10"), Note: "the old one"}, {End: end("192.168.1.16/28")}, {End: end("10.0.0.5-10.0.1.9")}, {End: end("MORE")}}},
 			{Name: "MORE", Kind: Addresses, Addrs: []Entry{{End: end("2001:db8::/48")}}},
-			{Name: "PORTS", Kind: PortList, Ports: ports("80, 8000-8010, OTHERS")},
-			{Name: "OTHERS", Kind: PortList, Ports: ports("443")}},
+			{Name: "SPARE", Kind: Addresses, Addrs: []Entry{{End: end("2001:db8:1::/48")}}},
+			{Name: "PORTS", Kind: PortList, Ports: append(lines("80, 8000-8010, OTHERS"), PortEntry{End: PortEnd{Range: PortRange{3000, 3000}}, Note: "grafana"})},
+			{Name: "OTHERS", Kind: PortList, Ports: lines("443")}},
 		Rules: []Rule{
 			{ID: "01A", On: true, Action: Block, Family: Both, Proto: AnyProto, Src: Ends{Not: true, Of: []End{end("WEB")}}, Dst: ends("198.51.100.5-198.51.100.9, 2001:db8::9"), Log: true, Descr: "no bad hosts", Section: "Everyone"},
 			{ID: "01B", On: true, Action: Pass, In: "LAN", Family: IPv4, Proto: TCPUDP, Src: ends("LAN net"), SrcPorts: ports("1024-65535"), Dst: ends("WAN address, WEB"), DstPorts: ports("PORTS, 22"), Limit: Limit{Open: 20, New: 10, Window: 5, Over: DropExcess, Never: "WEB", DryRun: true}},

@@ -28,6 +28,7 @@ func (c Config) Validate() Problems {
 		c.validateForward(k, i)
 	}
 	c.validateSources(checker{&ps, Ref{Kind: "sources"}})
+	c.validateSize(&ps)
 	scopes := map[Name]bool{}
 	for _, s := range c.Scopes {
 		k := checker{&ps, Ref{"scope", string(s.In)}}
@@ -205,6 +206,9 @@ func deviceName(s string) bool {
 	return s != "" && len(s) <= 15 && s != "." && s != ".." && s != "lo"
 }
 
+// MaxEntries is how many entries an alias can have.
+const MaxEntries = 100_000
+
 func (c Config) validateAlias(k checker, at int) {
 	a := c.Aliases[at]
 	k.name("name", a.Name, 31)
@@ -224,8 +228,11 @@ func (c Config) validateAlias(k checker, at int) {
 		k.add("kind", "Choose addresses or ports.")
 	case a.Kind == Addresses && len(a.Ports) > 0, a.Kind == PortList && len(a.Addrs) > 0:
 		k.add("items", "Ports cannot contain addresses, nor addresses ports.")
-	case len(a.Addrs) > 100_000:
-		k.add("items", "At most 100,000 entries; this has %d.", len(a.Addrs))
+	case len(a.Addrs)+len(a.Ports) > MaxEntries:
+		k.add("items", "At most 100,000 entries; this has %d.", len(a.Addrs)+len(a.Ports))
+	}
+	for _, e := range a.Ports {
+		k.text("items", e.Note)
 	}
 	for i, e := range a.Addrs {
 		k.text("items", e.Note)
@@ -244,6 +251,31 @@ func (c Config) validateAlias(k checker, at int) {
 	}
 	if path := c.loop(a.Name, nil, map[Name]bool{}); path != nil {
 		k.add("items", "%s contains %s.", path[0], strings.Join(path[1:], ", which contains "))
+	}
+}
+
+// validateSize refuses what Decode would not read again: a box that cannot
+// read its own configuration starts in SAFE MODE. It is told at the largest alias.
+func (c Config) validateSize(ps *Problems) {
+	guess, at, most := 600*(len(c.Rules)+len(c.Forwards)), -1, 0
+	for i, a := range c.Aliases {
+		n := 100 * (len(a.Addrs) + len(a.Ports))
+		for _, e := range a.Addrs {
+			n += 6 * len(e.Note) // JSON may write one byte as six
+		}
+		for _, e := range a.Ports {
+			n += 6 * len(e.Note)
+		}
+		if guess += n; n > most {
+			at, most = i, n
+		}
+	}
+	if guess < maxDocument || at < 0 {
+		return
+	}
+	if doc, err := Encode(c); err == nil && len(doc) > maxDocument {
+		checker{ps, Ref{"alias", string(c.Aliases[at].Name)}}.add("items",
+			"The whole configuration would take %d MiB; at most 16 fit. Shorten this list or its notes.", (len(doc)+1<<20-1)>>20)
 	}
 }
 

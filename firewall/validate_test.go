@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -65,7 +66,10 @@ var wrongs = []struct {
 	{"alias/web.name", "WEB is already an alias.", func(c *Config) { c.Aliases = append(c.Aliases, Alias{Name: "web", Kind: PortList}) }},
 	{"alias/Lan.name", "LAN is already an interface.", func(c *Config) { c.Aliases = append(c.Aliases, Alias{Name: "Lan", Kind: PortList}) }},
 	{"alias/MORE.kind", "Choose addresses or ports.", func(c *Config) { c.Aliases = append(c.Aliases[:1:1], Alias{Name: "MORE", Kind: "hosts"}) }},
-	{"alias/WEB.items", "Ports cannot contain addresses, nor addresses ports.", func(c *Config) { c.Aliases[0].Ports = Ports{{Range: PortRange{1, 1}}} }},
+	{"alias/WEB.items", "The whole configuration would take 23 MiB; at most 16 fit. Shorten this list or its notes.", func(c *Config) {
+		c.Aliases[0].Addrs = slices.Repeat([]Entry{{c.Aliases[0].Addrs[0].End, strings.Repeat("n", 200)}}, 100_000)
+	}},
+	{"alias/WEB.items", "Ports cannot contain addresses, nor addresses ports.", func(c *Config) { c.Aliases[0].Ports = []PortEntry{{End: PortEnd{Range: PortRange{1, 1}}}} }},
 	{"alias/WEB.items", "At most 100,000 entries; this has 100001.", func(c *Config) { c.Aliases[0].Addrs = repeat(Entry{End: mustEnd("10.0.0.1")}, 100_001) }},
 	{"alias/WEB.items", "Line 1: `LAN net` cannot stand in an alias.", func(c *Config) { c.Aliases[0].Addrs[0].End = mustEnd("LAN net") }},
 	{"alias/WEB.items", "There is no alias `NONE`.", func(c *Config) { c.Aliases[0].Addrs[0].End = mustEnd("NONE") }},

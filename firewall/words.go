@@ -137,6 +137,11 @@ func (c UpdateAlias) String() string {
 func (c DeleteAlias) String() string { return "Delete alias " + string(c.Name) }
 
 // String is the audit line.
+func (c ReplaceAlias) String() string {
+	return fmt.Sprintf("Replace alias %s by %s everywhere, and delete it", c.Old, c.New)
+}
+
+// String is the audit line.
 func (c AddInterface) String() string { return "Add interface " + c.Interface.String() }
 
 // String is the audit line.

@@ -276,7 +276,7 @@ func home() firewall.Config {
 		{Name: "WEB_SERVERS", Kind: firewall.Addresses, Addrs: []firewall.Entry{{End: addr("192.168.1.10")}, {End: addr("192.168.1.11")}}},
 		{Name: "BAD_NETS", Kind: firewall.Addresses, Addrs: []firewall.Entry{{End: addr("198.51.100.0/24")}}},
 		{Name: "NOBODY", Kind: firewall.Addresses},
-		{Name: "MAIL", Kind: firewall.PortList, Ports: []firewall.PortEnd{{Range: firewall.PortRange{From: 25, To: 25}}, {Range: firewall.PortRange{From: 587, To: 587}}}},
+		{Name: "MAIL", Kind: firewall.PortList, Ports: []firewall.PortEntry{{End: firewall.PortEnd{Range: firewall.PortRange{From: 25, To: 25}}}, {End: firewall.PortEnd{Range: firewall.PortRange{From: 587, To: 587}}, Note: "submission"}}},
 	}
 	for i, r := range []struct{ in, section, action, family, proto, src, dst, port, descr string }{
 		{"", "", "block", "both", "any", "BAD_NETS", "any", "", "Known bad networks"},

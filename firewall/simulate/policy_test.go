@@ -222,9 +222,16 @@ func (r *draw) aliases() {
 	}
 	r.cfg.Aliases = append(r.cfg.Aliases, firewall.Alias{Name: "PORTS_0", Kind: firewall.PortList})
 	for i := 1; i < 4; i++ {
-		r.cfg.Aliases = append(r.cfg.Aliases, firewall.Alias{Name: firewall.Name(fmt.Sprintf("PORTS_%d", i)), Kind: firewall.PortList, Ports: r.ports()})
+		r.cfg.Aliases = append(r.cfg.Aliases, firewall.Alias{Name: firewall.Name(fmt.Sprintf("PORTS_%d", i)), Kind: firewall.PortList, Ports: portLines(r.ports())})
 	}
 	slices.Reverse(r.cfg.Aliases[5:])
+}
+
+func portLines(ports firewall.Ports) (out []firewall.PortEntry) {
+	for _, p := range ports {
+		out = append(out, firewall.PortEntry{End: p})
+	}
+	return out
 }
 
 func (r *draw) rule() firewall.Rule {

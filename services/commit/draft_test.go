@@ -111,7 +111,7 @@ func TestDraftSurvivesARestart(t *testing.T) {
 
 func TestDiscardNamesTheChangeThatNeedsIt(t *testing.T) {
 	b := settledBox(t)
-	port := firewall.Alias{Name: "WEB", Kind: firewall.PortList, Ports: []firewall.PortEnd{{Range: firewall.PortRange{From: 80, To: 80}}}}
+	port := firewall.Alias{Name: "WEB", Kind: firewall.PortList, Ports: []firewall.PortEntry{{End: firewall.PortEnd{Range: firewall.PortRange{From: 80, To: 80}}}}}
 	b.save(alice, "", firewall.AddAlias{Alias: port})
 	r := rule("r9", "uses the alias")
 	r.DstPorts = firewall.Ports{{Alias: "WEB"}}
