@@ -33,6 +33,7 @@ func (s *story) silent(addr string) {
 
 // The first day of a box: from the setup code to the internet, in a browser.
 func TestWizardLeadsABrowserToTheInternet(t *testing.T) {
+	t.Parallel()
 	s := begin(t)
 	s.serve()
 	code := s.hear(`setup code: (\S+)`)[1]
@@ -235,6 +236,7 @@ func againInBrowser(p *tab) {
 
 // A stranger on the wire who guesses at the code is held up, and only he.
 func TestWizardHoldsUpWhoGuesses(t *testing.T) {
+	t.Parallel()
 	s := begin(t)
 	s.serve()
 	code := s.hear(`setup code: (\S+)`)[1]

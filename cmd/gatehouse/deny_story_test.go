@@ -12,6 +12,7 @@ import (
 // default-deny (G18, T01, T02): nothing from the internet side reaches the box
 // or a net inside, and the box does not even say no.
 func TestDefaultDeny(t *testing.T) {
+	t.Parallel()
 	s, owner := athome(t)
 	s.routed()
 	const port, idle = "9999", "9000-9019"

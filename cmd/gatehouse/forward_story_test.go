@@ -13,6 +13,7 @@ import (
 
 // port-forward (C05, C06, C07): made in the form, by people, on real packets.
 func TestForwardPorts(t *testing.T) {
+	t.Parallel()
 	s, owner := athome(t, firewall.AddAlias{Alias: firewall.Alias{Name: "NOBODY", Kind: firewall.Addresses}})
 	for port := uint16(9000); port <= 9010; port++ {
 		s.echo(s.lab.LAN1, port)

@@ -16,6 +16,7 @@ import (
 
 // C14: ICMP of both families by one rule; neighbour discovery where no rule is.
 func TestPingAndNeighbours(t *testing.T) {
+	t.Parallel()
 	s, owner := athome(t)
 	boxGuest6 := "2001:db8:100:2::1"
 	ping := func(h *netlab.Host, to string) bool {
@@ -70,6 +71,7 @@ func TestPingAndNeighbours(t *testing.T) {
 // C14: what a known connection must hear from a router on the way comes in
 // through a WAN without rules: packet too big, and fragmentation needed.
 func TestPacketTooBigComesThrough(t *testing.T) {
+	t.Parallel()
 	s, _ := athome(t)
 	const far4, far6 = "198.18.7.7", "2001:db8:7::7"
 	hop, err := s.lab.AddHost(s.ctx, "hop", 0)
@@ -118,6 +120,7 @@ func readUntil(c net.Conn, word string) error {
 // C14, T01: what a WAN must not say: redirects, also of connections that are
 // known, router advertisements, and neighbour discovery from afar.
 func TestWANMayNotRedirect(t *testing.T) {
+	t.Parallel()
 	s, _ := athome(t)
 	s.echo(s.lab.Inet, 7000)
 	flow := s.keepAsking(s.lab.LAN1, "udp", lan1Addr+":5060", netlab.Gateway4+":7000", 100*time.Millisecond)

@@ -11,6 +11,7 @@ import (
 
 // C18: a thousand rules, applied in the browser: all of them, once.
 func TestThousandRules(t *testing.T) {
+	t.Parallel()
 	var many []firewall.Change
 	for i := range 1000 {
 		r := pass(fmt.Sprintf("R%04d", i), "WAN", fmt.Sprintf("198.18.%d.%d", i/250, i%250+1), lan1Addr)

@@ -18,6 +18,7 @@ const (
 // C26: what the lists show is what happens: floating rules before the list of
 // the interface, each from the top.
 func TestRulesRunInTheOrderShown(t *testing.T) {
+	t.Parallel()
 	ruled := func(id, in string, a firewall.Action, src, dst string) firewall.Change {
 		r := pass(id, in, src, dst)
 		r.Action = a
@@ -67,6 +68,7 @@ func TestRulesRunInTheOrderShown(t *testing.T) {
 // C29: rules that differ in an address range, or in their log only, are all in
 // the kernel, in order.
 func TestRulesThatDifferInARange(t *testing.T) {
+	t.Parallel()
 	ruled := func(id string, a firewall.Action, log bool, src string) firewall.Change {
 		r := pass(id, "WAN", src, lan1Addr)
 		r.Action, r.Log, r.Proto, r.Family, r.DstPorts = a, log, firewall.TCP, firewall.IPv4, firewall.Ports{{Range: firewall.PortRange{From: 22, To: 22}}}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -49,6 +50,12 @@ func build(m *testing.M) int {
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the product: %v\n%s", err, out)
+		return 1
+	}
+	// Stories mostly wait: for timers, leases, silence. So more of them run beside
+	// each other than there are processors; -parallel says otherwise.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
@@ -111,7 +118,12 @@ func (s *story) serve() {
 // hear waits for a line of the console and gives its matches.
 func (s *story) hear(pattern string) []string {
 	s.Helper()
-	ctx, stop := context.WithTimeout(s.ctx, patience)
+	return s.hearWithin(patience, pattern)
+}
+
+func (s *story) hearWithin(d time.Duration, pattern string) []string {
+	s.Helper()
+	ctx, stop := context.WithTimeout(s.ctx, d)
 	defer stop()
 	m, err := s.box.Find(ctx, pattern)
 	if err != nil {

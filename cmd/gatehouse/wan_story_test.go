@@ -76,6 +76,7 @@ func (s *story) provider(pattern string) {
 // A lease is asked for, renewed at T1, asked for again after the cable was out,
 // and another address is taken over with the flows inside going on.
 func TestWANFollowsTheProvidersDHCP(t *testing.T) {
+	t.Parallel()
 	s := online(t, netlab.DHCP{Renew: 6 * time.Second})
 	first := s.wan(`203\.0\.113\.1\d\d`)
 	s.provider(`DHCPACK`)
@@ -124,6 +125,7 @@ func TestWANFollowsTheProvidersDHCP(t *testing.T) {
 
 // A provider whose server sits in 10/8 works although private sources are blocked.
 func TestWANWorksBehindAServerInPrivateSpace(t *testing.T) {
+	t.Parallel()
 	s := online(t, netlab.DHCP{Server: "10.64.0.1", Renew: 6 * time.Second})
 	addr := s.wan(`203\.0\.113\.1\d\d`)
 	s.provider(`DHCPACK`)
@@ -135,13 +137,13 @@ func TestWANWorksBehindAServerInPrivateSpace(t *testing.T) {
 
 // The address stays while the server is gone and the lease lasts, and goes with the lease.
 func TestWANKeepsItsAddressUntilTheLeaseEnds(t *testing.T) {
-	t.Parallel()
 	s := online(t, netlab.DHCP{})
 	s.wan(`203\.0\.113\.1\d\d`)
 	s.isp.Stop(s.ctx)
 	if out, err := s.lab.LAN1.Run(s.ctx, "curl", "-sS", "--max-time", "60", "http://"+netlab.Web4+"/"); err != nil {
 		t.Fatalf("the address went with the server: %v\n%s", err, out)
 	}
+	t.Parallel() // the two minutes of the lease run while the other stories begin
 	s.wan("")
 	if out := s.verb("status"); strings.Contains(out, "203.0.113.1") {
 		t.Errorf("status still shows the address:\n%s", out)

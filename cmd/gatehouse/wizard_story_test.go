@@ -6,6 +6,7 @@ import (
 )
 
 func TestWizardLeadsToTheInternet(t *testing.T) {
+	t.Parallel()
 	s := begin(t)
 	s.setup()
 	s.lease(s.lab.LAN2)
