@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,28 +117,37 @@ func load() set {
 	return s
 }
 
-// lean takes from our own files what only their reader needs: indentation,
-// lines that are comments, and in style sheets the space after punctuation.
-// It asks for strings and comments that end on their line.
+// lean takes from our own files what only their reader needs: indentation, lines
+// that are comments, the space around punctuation, and in style sheets the line
+// breaks. It asks for strings, comments and declarations that end on their line,
+// and in scripts for regular expressions without quotes.
 func lean(name string, body []byte) []byte {
 	dir, ext := path.Dir(name), path.Ext(name)
 	if dir != "css" && dir != "js" {
 		return body
 	}
-	tight := strings.NewReplacer(": ", ":", "; ", ";", ", ", ",", " {", "{", "{ ", "{", "; }", "}", ";}", "}", " }", "}")
+	tight := strings.NewReplacer(": ", ":", "; ", ";", ", ", ",", " {", "{", "{ ", "{", "; }", "}", ";}", "}", " }", "}", " > ", ">")
 	var b bytes.Buffer
 	for line := range strings.Lines(string(body)) {
 		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "//") || strings.HasPrefix(line, "/*") && strings.HasSuffix(line, "*/") {
-			continue
+		switch {
+		case line == "" || strings.HasPrefix(line, "//") || strings.HasPrefix(line, "/*") && strings.HasSuffix(line, "*/"):
+		case ext == ".css":
+			b.WriteString(tight.Replace(line))
+		default: // a line break may end a statement
+			b.WriteString(spaced.ReplaceAllStringFunc(line, func(s string) string {
+				if s[0] == '"' || s[0] == '`' {
+					return s
+				}
+				return strings.TrimSpace(s)
+			}) + "\n")
 		}
-		if ext == ".css" {
-			line = tight.Replace(line)
-		}
-		b.WriteString(line + "\n")
 	}
 	return b.Bytes()
 }
+
+// spaced is a string of a script, or punctuation with the space around it.
+var spaced = regexp.MustCompile("\"[^\"]*\"|`[^`]*`| *[=<>!&|?:,;{}()]+ *")
 
 func (s set) add(name string, body []byte) {
 	sum := sha256.Sum256(body)
