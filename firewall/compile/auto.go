@@ -45,7 +45,10 @@ func (b *builder) auto() {
 var (
 	accept = ruleset.Verdict{Kind: ruleset.Accept}
 	drop   = ruleset.Verdict{Kind: ruleset.Drop}
+	back   = ruleset.Verdict{Kind: ruleset.Return}
 )
+
+func jump(name string) ruleset.Verdict { return ruleset.Verdict{Kind: ruleset.Jump, Chain: name} }
 
 func gotoChain(name string) ruleset.Verdict { return ruleset.Verdict{Kind: ruleset.Goto, Chain: name} }
 
@@ -150,22 +153,27 @@ func port(f ruleset.Field, n uint16) ruleset.Stmt {
 // neighbours accepts what IPv6 cannot do without on a link: neighbour discovery
 // with hop limit 255 (RFC 4861) on every interface, multicast listener messages inside (RFC 4890).
 func (b *builder) neighbours() (rules []ruleset.Rule) {
-	types := func(ns ...uint8) ruleset.Match {
-		m := ruleset.Match{Field: ruleset.ICMPv6TypeField}
-		for _, n := range ns {
-			m.In = append(m.In, ruleset.One(ruleset.Byte(n)))
-		}
-		return m
-	}
 	if on := b.on(anyRole); len(on) > 0 {
 		rules = append(rules, line("auto/neighbours", "neighbour discovery", interfaces(ruleset.IIFName, on), family(true),
-			ruleset.Match{Field: ruleset.IP6HopLimit, In: []ruleset.Range{ruleset.One(ruleset.Byte(255))}}, proto(58), types(135, 136), accept))
+			hopLimit(255), proto(58), icmp6Types(135, 136), accept))
 	}
 	if on := b.on(inside); len(on) > 0 {
 		rules = append(rules, line("auto/neighbours", "multicast listeners", interfaces(ruleset.IIFName, on), family(true),
-			ruleset.Match{Field: ruleset.IP6HopLimit, In: []ruleset.Range{ruleset.One(ruleset.Byte(1))}}, proto(58), types(130, 131, 132, 143), accept))
+			hopLimit(1), proto(58), icmp6Types(130, 131, 132, 143), accept))
 	}
 	return rules
+}
+
+func hopLimit(n uint8) ruleset.Match {
+	return ruleset.Match{Field: ruleset.IP6HopLimit, In: []ruleset.Range{ruleset.One(ruleset.Byte(n))}}
+}
+
+func icmp6Types(ns ...uint8) ruleset.Match {
+	m := ruleset.Match{Field: ruleset.ICMPv6TypeField}
+	for _, n := range ns {
+		m.In = append(m.In, ruleset.One(ruleset.Byte(n)))
+	}
+	return m
 }
 
 func known() ruleset.Rule {
@@ -179,6 +187,7 @@ func known() ruleset.Rule {
 func (b *builder) input() []ruleset.Rule {
 	rules := []ruleset.Rule{line("auto/loopback", "", devices(ruleset.IIFName, "lo"), accept)}
 	rules = append(rules, b.dhcpRequests()...)
+	rules = append(rules, b.meteredFirst()...)
 	rules = append(rules, known())
 	rules = append(rules, b.dhcpReplies(drop)...)
 	rules = append(rules, b.neighbours()...)
@@ -199,15 +208,15 @@ func (b *builder) input() []ruleset.Rule {
 // chain, before a SYN-ACK is accepted as known: a base chain of its own would
 // cost every packet one more hook.
 func (b *builder) forward() []ruleset.Rule {
-	clamp := line("auto/mss", "clamp MSS to the route", proto(6), ruleset.SYN{}, ruleset.ClampMSS{})
-	return append([]ruleset.Rule{clamp, known()}, b.dispatch()...)
+	rules := append(b.meteredFirst(), line("auto/mss", "clamp MSS to the route", proto(6), tcpFlags(ruleset.SYN|ruleset.RST, ruleset.SYN), ruleset.ClampMSS{}), known())
+	return append(rules, b.dispatch()...)
 }
 
 // dispatch sends a packet to the list of its interface; what no rule decides is denied.
 func (b *builder) dispatch() (rules []ruleset.Rule) {
 	var arms []ruleset.Arm
 	for _, in := range b.on(anyRole) {
-		arms = append(arms, ruleset.Arm{Key: ruleset.Iface(in.Device), Verdict: ruleset.Verdict{Kind: ruleset.Jump, Chain: listChain(in.Name)}})
+		arms = append(arms, ruleset.Arm{Key: ruleset.Iface(in.Device), Verdict: jump(listChain(in.Name))})
 	}
 	if len(arms) > 0 {
 		rules = append(rules, line("auto/dispatch", "", ruleset.VMap{Field: ruleset.IIFName, Arms: arms}))

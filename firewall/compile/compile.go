@@ -9,11 +9,16 @@ import (
 	"gatehouse/firewall/ruleset"
 )
 
-// LogGroup is the NFLOG group that every log statement writes to.
-const LogGroup = 100
-
-// Priorities of the base chains (nft(8), "Standard priority names").
+// The NFLOG groups: what rules log, and who exceeds a limit (firewall.ParseLimitPrefix).
 const (
+	LogGroup   = 100
+	LimitGroup = 101
+)
+
+// Priorities of the base chains (nft(8), "Standard priority names"); ingress has none but ours.
+const (
+	early  = -500
+	raw    = -300
 	mangle = -150
 	dstnat = -100
 	filter = 0
@@ -23,11 +28,16 @@ const (
 // Compile gives the ruleset of c, which must be valid (Config.Validate).
 func Compile(c firewall.Config) ruleset.Ruleset {
 	b := &builder{cfg: c, numbers: c.RuleNumbers(), stamp: c.Stamp()}
+	b.limiters = limited(c)
 	b.interfaceSets()
 	b.aliasSets()
 	b.blockSets()
+	b.neverSets()
+	b.meters()
+	b.blocked()
 	b.auto()
 	b.base()
+	b.metered()
 	b.lists()
 	b.nat()
 	b.rs.Stamp = b.stamp
@@ -39,10 +49,11 @@ func Lockdown() ruleset.Ruleset { return Compile(firewall.Config{Schema: firewal
 
 // builder gathers the parts of one ruleset.
 type builder struct {
-	cfg     firewall.Config
-	numbers map[firewall.ID]uint32
-	stamp   string
-	rs      ruleset.Ruleset
+	cfg      firewall.Config
+	numbers  map[firewall.ID]uint32
+	limiters []limiter // of the rules that are on, in their order
+	stamp    string
+	rs       ruleset.Ruleset
 }
 
 func (b *builder) chain(c ruleset.Chain) { b.rs.Chains = append(b.rs.Chains, c) }

@@ -171,6 +171,10 @@ func proto(n uint8) ruleset.Stmt {
 	return ruleset.Match{Field: ruleset.L4Proto, In: []ruleset.Range{ruleset.One(ruleset.Byte(n))}}
 }
 
+func tcpFlags(mask, is uint8) ruleset.Match {
+	return ruleset.Match{Field: ruleset.TCPFlagsField, Mask: ruleset.Byte(mask), In: []ruleset.Range{ruleset.One(ruleset.Byte(is))}}
+}
+
 func devices(f ruleset.Field, names ...string) ruleset.Stmt {
 	m := ruleset.Match{Field: f}
 	for _, n := range slices.Sorted(slices.Values(names)) {

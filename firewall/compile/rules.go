@@ -22,7 +22,7 @@ func (b *builder) lists() {
 	}
 	b.chain(ruleset.Chain{Name: floating, Rules: lists[""]})
 	for _, in := range b.on(anyRole) {
-		rules := append([]ruleset.Rule{line("auto/floating", "", ruleset.Verdict{Kind: ruleset.Jump, Chain: floating})}, lists[in.Name]...)
+		rules := append([]ruleset.Rule{line("auto/floating", "", jump(floating))}, lists[in.Name]...)
 		b.chain(ruleset.Chain{Name: listChain(in.Name), Rules: rules})
 	}
 }
@@ -32,10 +32,14 @@ func actionChain(id firewall.ID) string { return "r_" + string(id) }
 // RuleCounter is the name of the counter of a rule or forward.
 func RuleCounter(id firewall.ID) string { return "c_" + string(id) }
 
-// action is what a rule does once it matched: log, count, verdict.
+// action is what a rule does once it matched: log, count, verdict. Its limit
+// comes first, so that only what passes is logged and counted.
 func (b *builder) action(r firewall.Rule) ruleset.Chain {
 	origin := ruleset.Origin("rule/" + string(r.ID))
 	c := ruleset.Chain{Name: actionChain(r.ID)}
+	if r.Limit.On() {
+		c.Rules = append(c.Rules, line(origin, "", jump("l_"+string(r.ID))))
+	}
 	if r.Log {
 		c.Rules = append(c.Rules, logRule(origin, r.Action))
 	}

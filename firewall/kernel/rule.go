@@ -192,7 +192,7 @@ func mergePorts(stmts []ruleset.Stmt) []ruleset.Stmt {
 // plainMatch reports whether s is a comparison without being a Match.
 func plainMatch(s ruleset.Stmt) bool {
 	switch s.(type) {
-	case ruleset.NoRouteBack, ruleset.SYN, portPair:
+	case ruleset.NoRouteBack, portPair:
 		return true
 	}
 	return false

@@ -44,7 +44,7 @@ func everything() ruleset.Ruleset {
 					{Key: ruleset.U32(ruleset.StateInvalid), Verdict: drop}}}),
 				rule(ruleset.VMap{Field: ruleset.IIFName, Arms: []ruleset.Arm{
 					{Key: ruleset.Iface("wan0"), Verdict: goTo(ruleset.Goto, "z_wan")}, {Key: ruleset.Iface("lan0"), Verdict: goTo(ruleset.Jump, "z_lan")}}}),
-				rule(tcp, ruleset.SYN{}, ruleset.ClampMSS{}),
+				rule(tcp, flags(ruleset.SYN|ruleset.RST, ruleset.SYN), ruleset.ClampMSS{}),
 			}},
 			{Name: "input", Hook: &ruleset.Hook{Type: "filter", Name: "input", Drop: true}},
 			{Name: "output", Hook: &ruleset.Hook{Type: "filter", Name: "output"}},
@@ -65,6 +65,7 @@ func everything() ruleset.Ruleset {
 				rule(ruleset.RejectWith{}),
 			}},
 			{Name: "z_lan", Rules: matchRules()},
+			{Name: "metered", Rules: limitRules()},
 		},
 	}
 }
@@ -101,6 +102,47 @@ func matchRules() []ruleset.Rule {
 	return rules
 }
 
+// limitRules is what limits of sources are made of.
+func limitRules() []ruleset.Rule {
+	const prefix64, prefix56 = "ffff:ffff:ffff:ffff::", "ffff:ffff:ffff:ff00::"
+	reply := is(ruleset.CTDirection, num(ruleset.DirReply))
+	week := 7 * 24 * time.Hour
+	return []ruleset.Rule{
+		rule(marked(1<<31|1<<29, 0, true), ruleset.Verdict{Kind: ruleset.Jump, Chain: "z_lan"}),
+		rule(marked(0x1fff0000, 0x50000, false), back),
+		rule(reply, tcp, flags(ruleset.RST, ruleset.RST), ruleset.SetMark{Keep: 0x7fffffff}, back),
+		rule(is(ruleset.CTDirection, num(ruleset.DirOriginal)), back),
+		rule(tcp, ruleset.Match{Field: ruleset.TCPFlagsField, Mask: ruleset.Byte(ruleset.SYN | ruleset.RST), Not: true, In: []ruleset.Range{num(0)}}, back),
+		rule(tcp, flags(ruleset.FIN|ruleset.SYN|ruleset.RST|ruleset.ACK, ruleset.SYN), is(ruleset.CTStateField, bits(ruleset.StateEstablished)),
+			ruleset.VMap{Field: ruleset.CTMark, Mask: ruleset.U32(0x9fff0000), Arms: []ruleset.Arm{
+				{Key: ruleset.U32(0x50000), Verdict: drop}, {Key: ruleset.U32(0x60000), Verdict: ruleset.Verdict{Kind: ruleset.Goto, Chain: "z_lan"}}}}),
+		rule(tcp, ruleset.Match{Field: ruleset.TCPFlagsField, Mask: ruleset.Byte(0x17), Not: true, In: []ruleset.Range{num(ruleset.SYN)}}, drop),
+		rule(ruleset.SetMark{Keep: 0xffff, Set: 0x80050000}),
+		rule(ruleset.SetMark{Keep: 0xdfffffff, Set: 1 << 29}, drop),
+		rule(v4, ruleset.Meter{Set: "open4", Key: ruleset.IPSaddr, Open: 20}, drop),
+		rule(v6, ruleset.Meter{Set: "open6", Key: ruleset.IP6Saddr, Mask: addr(prefix64), Open: 20}, drop),
+		rule(v4, ruleset.Meter{Set: "new4", Key: ruleset.IPSaddr, Update: true, Timeout: 10 * time.Second, Limit: ruleset.Limit{Rate: 10, Burst: 100}}, drop),
+		rule(v6, ruleset.Meter{Set: "new6", Key: ruleset.IP6Saddr, Mask: addr(prefix56), Update: true, Timeout: 24 * time.Hour,
+			Limit: ruleset.Limit{Rate: 259200, Unit: week, Burst: 3}}, drop),
+		rule(ruleset.Meter{Set: "share", Key: ruleset.L4Proto, Limit: ruleset.Limit{Rate: 20, Unit: time.Minute, Burst: 20}}, drop),
+		rule(v6, ruleset.Meter{Set: "blocked6", Key: ruleset.IP6Saddr, Mask: addr(prefix64), Timeout: 5 * time.Minute}),
+		rule(v4, ruleset.Match{Field: ruleset.IPSaddr, Set: "open4", Not: true}, drop),
+		rule(v6, ruleset.Match{Field: ruleset.IP6Saddr, Mask: addr(prefix64), Set: "open6", Not: true}, drop),
+		rule(v6, ruleset.Match{Field: ruleset.IP6Saddr, Mask: addr(prefix56), Set: "blocked6"}, ruleset.Verdict{Kind: ruleset.Goto, Chain: "z_lan"}),
+		rule(v6, ruleset.Match{Field: ruleset.IP6Saddr, Mask: addr(prefix64), In: []ruleset.Range{one("fd00::"), one("fd01::")}}, drop),
+		rule(tcp, marked(1<<30, 0, true), ruleset.Limit{Rate: 1, Burst: 1}, ruleset.Log{Group: 101, Prefix: "full rule/01J"}),
+		rule(ruleset.Limit{Rate: 3, Unit: time.Hour, Over: true}, drop),
+	}
+}
+
+func marked(mask, value uint32, not bool) ruleset.Match {
+	return ruleset.Match{Field: ruleset.CTMark, Mask: ruleset.U32(mask), Not: not, In: []ruleset.Range{bits(value)}}
+}
+
+func flags(mask, value uint8) ruleset.Match {
+	return ruleset.Match{Field: ruleset.TCPFlagsField, Mask: ruleset.Byte(mask), In: []ruleset.Range{num(value)}}
+}
+
 func everySet() []ruleset.Set {
 	el := func(key ...ruleset.Range) ruleset.Element { return ruleset.Element{Key: key} }
 	to := func(p uint16, a string, q uint16) ruleset.Element {
@@ -114,6 +156,13 @@ func everySet() []ruleset.Set {
 			Elements: []ruleset.Element{{Key: []ruleset.Range{one("fd00::9")}, Timeout: time.Hour}}},
 		{Name: "blocked4", Key: t(ruleset.IPv4Addr), Runtime: true, Timeout: true, Dynamic: true, Counter: true, Size: 65536, Elements: []ruleset.Element{
 			el(one("10.9.9.9")), {Key: []ruleset.Range{one("10.9.9.8")}, Timeout: time.Hour, Packets: 7, Bytes: 420}}},
+		{Name: "blocked6", Key: t(ruleset.IPv6Addr), Runtime: true, Timeout: true, Dynamic: true, Counter: true, Size: 65536, Elements: []ruleset.Element{
+			{Key: []ruleset.Range{one("fd00::")}, Timeout: time.Hour}}},
+		{Name: "open4", Key: t(ruleset.IPv4Addr), Runtime: true, Meter: true, Dynamic: true, Size: 65536},
+		{Name: "open6", Key: t(ruleset.IPv6Addr), Runtime: true, Meter: true, Dynamic: true, Size: 65536},
+		{Name: "new4", Key: t(ruleset.IPv4Addr), Runtime: true, Meter: true, Dynamic: true, Timeout: true, Size: 4},
+		{Name: "new6", Key: t(ruleset.IPv6Addr), Runtime: true, Meter: true, Dynamic: true, Timeout: true, Size: 4},
+		{Name: "share", Key: t(ruleset.InetProto), Runtime: true, Meter: true, Dynamic: true, Size: 256},
 		{Name: "blocked_nets4", Key: t(ruleset.IPv4Addr), Interval: true, Runtime: true, Timeout: true, Counter: true, Elements: []ruleset.Element{
 			el(nets("10.8.0.0/16")), {Key: []ruleset.Range{nets("10.10.0.0/15")}, Timeout: time.Hour, Packets: 7, Bytes: 420}}},
 		{Name: "nets4", Key: t(ruleset.IPv4Addr), Interval: true, Elements: []ruleset.Element{

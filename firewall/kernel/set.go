@@ -24,15 +24,16 @@ const (
 // (nftables, include/datatype.h).
 var typeID = map[ruleset.Type]uint32{
 	ruleset.NFProto: 2, ruleset.Integer8: 4, ruleset.IPv4Addr: 7, ruleset.IPv6Addr: 8, ruleset.InetProto: 12,
-	ruleset.InetService: 13, ruleset.ICMPType: 14, ruleset.Mark: 19, ruleset.CTState: 26, ruleset.CTStatus: 28,
-	ruleset.ICMPv6Type: 29, ruleset.AddrType: 38, ruleset.IfName: 41,
+	ruleset.InetService: 13, ruleset.ICMPType: 14, ruleset.TCPFlag: 15, ruleset.Mark: 19, ruleset.CTState: 26, ruleset.CTDir: 27,
+	ruleset.CTStatus: 28, ruleset.ICMPv6Type: 29, ruleset.AddrType: 38, ruleset.IfName: 41,
 }
 
 // hostOrder reports whether values of the type are numbers in the machine's
 // byte order, which intervals cannot be made of.
 func hostOrder(t ruleset.Type) bool {
 	switch t {
-	case ruleset.IfName, ruleset.NFProto, ruleset.CTState, ruleset.CTStatus, ruleset.Mark, ruleset.AddrType, ruleset.Integer8:
+	case ruleset.IfName, ruleset.NFProto, ruleset.CTState, ruleset.CTStatus, ruleset.Mark, ruleset.AddrType, ruleset.Integer8,
+		ruleset.TCPFlag, ruleset.CTDir:
 		return true
 	}
 	return false

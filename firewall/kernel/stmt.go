@@ -21,10 +21,6 @@ func (p *program) stmt(s ruleset.Stmt) {
 	case ruleset.NoRouteBack:
 		p.put(&expr.Fib{Register: unix.NFT_REG_1, FlagSADDR: true, FlagIIF: true, ResultOIF: true, FlagPRESENT: true})
 		p.cmp(expr.CmpOpEq, make([]byte, 4))
-	case ruleset.SYN:
-		p.put(load(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 13, 1))
-		p.mask([]byte{0x06})
-		p.cmp(expr.CmpOpEq, []byte{0x02})
 	case ruleset.VMap:
 		p.vmap(s)
 	case ruleset.Verdict:
@@ -38,11 +34,11 @@ func (p *program) stmt(s ruleset.Stmt) {
 		}
 		p.put(l)
 	case ruleset.Limit:
-		burst := s.Burst
-		if burst == 0 {
-			burst = 5
-		}
-		p.put(&expr.Limit{Type: expr.LimitTypePkts, Rate: s.Rate, Unit: expr.LimitTimeSecond, Burst: burst})
+		p.put(limit(s))
+	case ruleset.Meter:
+		p.meter(s)
+	case ruleset.SetMark:
+		p.setMark(s)
 	case ruleset.RejectWith:
 		if s.Reset {
 			p.put(&expr.Reject{Type: unix.NFT_REJECT_TCP_RST})
@@ -62,6 +58,41 @@ func (p *program) stmt(s ruleset.Stmt) {
 	default:
 		p.fail("unknown statement %T", s)
 	}
+}
+
+func limit(l ruleset.Limit) *expr.Limit {
+	burst := l.Burst
+	if burst == 0 {
+		burst = 5
+	}
+	return &expr.Limit{Type: expr.LimitTypePkts, Rate: l.Rate, Unit: expr.LimitTime(l.Seconds()), Burst: burst, Over: l.Over}
+}
+
+// meter puts the key into the set; what is there runs its limit.
+func (p *program) meter(m ruleset.Meter) {
+	d := &expr.Dynset{SrcRegKey: unix.NFT_REG_1, SetName: m.Set, Operation: unix.NFT_DYNSET_OP_ADD, Timeout: m.Timeout}
+	if m.Update {
+		d.Operation = unix.NFT_DYNSET_OP_UPDATE
+	}
+	switch {
+	case m.Open > 0 && m.Limit.Rate > 0:
+		p.fail("two limits for set %s", m.Set)
+	case m.Open > 0:
+		d.Exprs = []expr.Any{&expr.Connlimit{Count: m.Open, Flags: expr.NFT_CONNLIMIT_F_INV}}
+	case m.Limit.Rate > 0:
+		l := limit(m.Limit)
+		l.Over = true
+		d.Exprs = []expr.Any{l}
+	}
+	p.loadMasked(m.Key, m.Mask)
+	p.put(d)
+}
+
+func (p *program) setMark(m ruleset.SetMark) {
+	p.put(&expr.Ct{Key: expr.CtKeyMARK, Register: unix.NFT_REG_1})
+	p.put(&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: 4,
+		Mask: []byte(ruleset.U32(m.Keep &^ m.Set)), Xor: []byte(ruleset.U32(m.Set))})
+	p.put(&expr.Ct{Key: expr.CtKeyMARK, Register: unix.NFT_REG_1, SourceRegister: true})
 }
 
 // label fills register 1 with the label (design 7): rule, in-interface,
@@ -102,6 +133,18 @@ func (p *program) mask(m []byte) {
 	p.put(&expr.Bitwise{SourceRegister: unix.NFT_REG_1, DestRegister: unix.NFT_REG_1, Len: uint32(len(m)), Mask: m, Xor: make([]byte, len(m))})
 }
 
+// loadMasked puts the field's bits that are in the mask into register 1.
+func (p *program) loadMasked(f ruleset.Field, mask ruleset.Value) {
+	p.loadField(f)
+	switch len(mask) {
+	case 0:
+	case f.Type().Len():
+		p.mask([]byte(mask))
+	default:
+		p.fail("mask of %d bytes for %s", len(mask), f)
+	}
+}
+
 // loadField puts the field into register 1.
 func (p *program) loadField(f ruleset.Field) {
 	switch f {
@@ -117,6 +160,10 @@ func (p *program) loadField(f ruleset.Field) {
 		p.put(&expr.Ct{Key: expr.CtKeySTATE, Register: unix.NFT_REG_1})
 	case ruleset.CTStatusField:
 		p.put(&expr.Ct{Key: expr.CtKeySTATUS, Register: unix.NFT_REG_1})
+	case ruleset.CTMark:
+		p.put(&expr.Ct{Key: expr.CtKeyMARK, Register: unix.NFT_REG_1})
+	case ruleset.CTDirection:
+		p.put(&expr.Ct{Key: expr.CtKeyDIRECTION, Register: unix.NFT_REG_1})
 	case ruleset.FibDaddrType:
 		p.put(&expr.Fib{Register: unix.NFT_REG_1, FlagDADDR: true, ResultADDRTYPE: true})
 	case ruleset.FibDaddrIIFType:
@@ -149,6 +196,8 @@ func place(f ruleset.Field) (base expr.PayloadBase, offset uint32, ok bool) {
 		return transport, 0, true
 	case ruleset.THDport, ruleset.TCPDport, ruleset.UDPDport, ruleset.SCTPDport:
 		return transport, 2, true
+	case ruleset.TCPFlagsField:
+		return transport, 13, true
 	}
 	return 0, 0, false
 }
@@ -161,7 +210,7 @@ func (p *program) match(m ruleset.Match) {
 	bits := m.Field == ruleset.CTStateField || m.Field == ruleset.CTStatusField
 	switch {
 	case m.Set != "":
-		p.loadField(m.Field)
+		p.loadMasked(m.Field, m.Mask)
 		p.put(&expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: m.Set, Invert: m.Not})
 	case len(m.In) == 0:
 		p.fail("match of %s without values", m.Field)
@@ -174,9 +223,9 @@ func (p *program) match(m ruleset.Match) {
 		p.mask([]byte(m.In[0].Lo))
 		p.cmp(expr.CmpOpNeq-eq, make([]byte, 4)) // any bit set, or none
 	case m.In[0].Single():
-		p.loadField(m.Field)
+		p.loadMasked(m.Field, m.Mask)
 		p.cmp(eq, []byte(m.In[0].Lo))
-	case hostOrder(m.Field.Type()) && m.Field.Type().Len() > 1:
+	case m.Mask != "", hostOrder(m.Field.Type()) && m.Field.Type().Len() > 1:
 		p.fail("range of %s", m.Field)
 	default:
 		p.matchRange(m.Field, m.In[0], eq)
@@ -199,7 +248,7 @@ func (p *program) matchAny(m ruleset.Match) {
 	def := define(set)
 	def.flags |= unix.NFT_SET_ANONYMOUS | unix.NFT_SET_CONSTANT
 	def.size = uint32(len(elements))
-	p.loadField(m.Field)
+	p.loadMasked(m.Field, m.Mask)
 	p.lookupAnon(anonSet{def, userOrder(set.Key, nil), elements}, m.Not)
 }
 
@@ -250,7 +299,7 @@ func (p *program) vmap(v ruleset.VMap) {
 		}
 		set.elements = append(set.elements, element{key: []byte(a.Key), verdict: &a.Verdict})
 	}
-	p.loadField(v.Field)
+	p.loadMasked(v.Field, v.Mask)
 	p.lookupAnon(set, false)
 }
 

@@ -1,6 +1,9 @@
 package ruleset
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // Field is what a match, key or map looks at.
 type Field uint8
@@ -27,8 +30,11 @@ const (
 	SCTPDport
 	ICMPTypeField   // needs nfproto ipv4 and l4proto icmp before it
 	ICMPv6TypeField // needs nfproto ipv6 and l4proto ipv6-icmp before it
+	TCPFlagsField   // needs l4proto tcp before it
 	CTStateField
 	CTStatusField
+	CTMark
+	CTDirection
 	FibDaddrType    // fib daddr type
 	FibDaddrIIFType // fib daddr . iif type: local only if it is an address of the in-interface
 )
@@ -56,6 +62,12 @@ func (f Field) Type() Type {
 		return CTState
 	case CTStatusField:
 		return CTStatus
+	case TCPFlagsField:
+		return TCPFlag
+	case CTMark:
+		return Mark
+	case CTDirection:
+		return CTDir
 	case FibDaddrType, FibDaddrIIFType:
 		return AddrType
 	}
@@ -66,7 +78,7 @@ func (f Field) Type() Type {
 func (f Field) String() string {
 	return [...]string{"", "iifname", "oifname", "meta nfproto", "meta l4proto", "ip saddr", "ip daddr", "ip6 saddr", "ip6 daddr",
 		"ip6 hoplimit", "th sport", "th dport", "tcp sport", "tcp dport", "udp sport", "udp dport", "sctp sport", "sctp dport",
-		"icmp type", "icmpv6 type", "ct state", "ct status", "fib daddr type", "fib daddr . iif type"}[f]
+		"icmp type", "icmpv6 type", "tcp flags", "ct state", "ct status", "ct mark", "ct direction", "fib daddr type", "fib daddr . iif type"}[f]
 }
 
 // Stmt is one statement of a rule.
@@ -75,8 +87,12 @@ type Stmt interface{ String() string }
 // Match holds when the field is in In (or in the named Set), or not in it.
 // In with more than one range is an anonymous set: sorted, merged, not
 // overlapping. CTStateField and CTStatusField match when any bit of the one value is set.
+// With a Mask the bits beside it count as 0, and In holds single values.
+// A Set whose elements carry a limit (Meter) is only asked with Not: an element
+// that is found runs its limit, as if it had been met once more.
 type Match struct {
 	Field Field
+	Mask  Value // "" = every bit counts
 	Not   bool
 	In    []Range
 	Set   string // instead of In
@@ -86,12 +102,10 @@ type Match struct {
 // interface it came in by (strict reverse path; RFC 3704): fib saddr . iif oif missing.
 type NoRouteBack struct{}
 
-// SYN matches TCP segments with SYN and without RST; needs l4proto tcp before it.
-type SYN struct{}
-
 // VMap goes where the field's value says: an anonymous verdict map.
 type VMap struct {
 	Field Field
+	Mask  Value // as in Match
 	Arms  []Arm
 }
 
@@ -128,12 +142,30 @@ type Log struct {
 	Prefix string
 }
 
-// Limit holds while fewer than Rate packets a second were seen, after a burst
-// of Burst; 0 is the kernel's default of 5.
+// Limit holds while fewer than Rate packets in a Unit were seen, after a burst
+// of Burst; or, with Over, from then on.
 type Limit struct {
 	Rate  uint64
-	Burst uint32
+	Unit  time.Duration // second, minute, hour, day or week; 0 = second
+	Burst uint32        // 0 is the kernel's default of 5
+	Over  bool
 }
+
+// Meter puts the key into a Dynamic set and holds when it is there, unless its
+// element has a limit that it does not exceed. A set that is full takes no new
+// keys: then it does not hold, whatever the limit.
+type Meter struct {
+	Set     string
+	Key     Field
+	Mask    Value // as in Match
+	Update  bool  // the timeout of an element that is there begins anew
+	Timeout time.Duration
+	Open    uint32 // the limit: more connections than this are open (ct count over); 0 = none
+	Limit   Limit  // the limit: its Rate is exceeded; 0 = none
+}
+
+// SetMark keeps the bits of the connection's mark that are in Keep, and sets those of Set.
+type SetMark struct{ Keep, Set uint32 }
 
 // RejectWith answers with a TCP reset (needs l4proto tcp before it) or ICMP admin-prohibited.
 type RejectWith struct{ Reset bool }
@@ -151,7 +183,7 @@ type DNAT struct {
 // Masquerade rewrites the source to the out-interface's address and follows it.
 type Masquerade struct{}
 
-// ClampMSS sets the TCP MSS to what the route's MTU allows; needs SYN before it.
+// ClampMSS sets the TCP MSS to what the route's MTU allows; needs a match of SYN before it.
 type ClampMSS struct{}
 
 // Label writes the connection's ct label once: rule number, in-interface index

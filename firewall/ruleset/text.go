@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // String is the whole table as text that nft -f loads into a kernel without it.
@@ -190,8 +191,8 @@ func needs(s Stmt) (family, proto uint8) {
 		return s.Field.Needs()
 	case VMap:
 		return s.Field.Needs()
-	case SYN:
-		return 0, 6
+	case Meter:
+		return s.Key.Needs()
 	}
 	return 0, 0
 }
@@ -204,7 +205,7 @@ func (f Field) Needs() (family, proto uint8) {
 		return NFProtoIPv4, 0
 	case IP6Saddr, IP6Daddr, IP6HopLimit:
 		return NFProtoIPv6, 0
-	case TCPSport, TCPDport:
+	case TCPSport, TCPDport, TCPFlagsField:
 		return 0, 6
 	case UDPSport, UDPDport:
 		return 0, 17
@@ -218,6 +219,17 @@ func (f Field) Needs() (family, proto uint8) {
 	return 0, 0
 }
 
+// masked is a field, and the bits of it that count, as nft writes them.
+func masked(f Field, mask Value) string {
+	switch {
+	case mask == "":
+		return f.String()
+	case f == TCPFlagsField:
+		return f.String() + " & (" + f.Type().Text(mask) + ")"
+	}
+	return f.String() + " & " + f.Type().Text(mask)
+}
+
 // String is the match as nft writes it.
 func (m Match) String() string {
 	bits := m.Field == CTStateField || m.Field == CTStatusField
@@ -227,25 +239,25 @@ func (m Match) String() string {
 		op = " ! "
 	case m.Not:
 		op = " != "
+	case m.Mask != "":
+		op = " == "
 	}
+	left := masked(m.Field, m.Mask) + op
 	if m.Set != "" {
-		return m.Field.String() + op + "@" + m.Set
+		return left + "@" + m.Set
 	}
 	var in []string
 	for _, r := range m.In {
 		in = append(in, m.Field.Type().RangeText(r))
 	}
 	if len(in) == 1 {
-		return m.Field.String() + op + in[0]
+		return left + in[0]
 	}
-	return m.Field.String() + op + "{ " + strings.Join(in, ", ") + " }"
+	return left + "{ " + strings.Join(in, ", ") + " }"
 }
 
 // String is the reverse path check as nft writes it.
 func (NoRouteBack) String() string { return "fib saddr . iif oif missing" }
-
-// String is the flag match as nft writes it.
-func (SYN) String() string { return "tcp flags syn / syn,rst" }
 
 // String is the verdict map as nft writes it.
 func (v VMap) String() string {
@@ -253,7 +265,7 @@ func (v VMap) String() string {
 	for _, a := range v.Arms {
 		arms = append(arms, v.Field.Type().Text(a.Key)+" : "+a.Verdict.String())
 	}
-	return v.Field.String() + " vmap { " + strings.Join(arms, ", ") + " }"
+	return masked(v.Field, v.Mask) + " vmap { " + strings.Join(arms, ", ") + " }"
 }
 
 // String is the verdict as nft writes it.
@@ -278,10 +290,57 @@ func (l Log) String() string {
 
 // String is the statement as nft writes it.
 func (l Limit) String() string {
-	if l.Burst == 0 {
-		return fmt.Sprintf("limit rate %d/second", l.Rate)
+	over, burst := "", ""
+	if l.Over {
+		over = "over "
 	}
-	return fmt.Sprintf("limit rate %d/second burst %d packets", l.Rate, l.Burst)
+	if l.Burst > 0 {
+		burst = fmt.Sprintf(" burst %d packets", l.Burst)
+	}
+	return fmt.Sprintf("limit rate %s%d/%s%s", over, l.Rate, unitNames[l.Seconds()], burst)
+}
+
+// Seconds is the length of the Unit.
+func (l Limit) Seconds() int {
+	if l.Unit == 0 {
+		return 1
+	}
+	return int(l.Unit / time.Second)
+}
+
+var unitNames = map[int]string{1: "second", 60: "minute", 3600: "hour", 24 * 3600: "day", 7 * 24 * 3600: "week"}
+
+// String is the statement as nft writes it.
+func (m Meter) String() string {
+	op := "add"
+	if m.Update {
+		op = "update"
+	}
+	text := op + " @" + m.Set + " { " + masked(m.Key, m.Mask)
+	if m.Timeout > 0 {
+		text += " timeout " + strconv.FormatInt(m.Timeout.Milliseconds(), 10) + "ms"
+	}
+	switch {
+	case m.Open > 0:
+		text += fmt.Sprintf(" ct count over %d", m.Open)
+	case m.Limit.Rate > 0:
+		l := m.Limit
+		l.Over = true
+		text += " " + l.String()
+	}
+	return text + " }"
+}
+
+// String is the statement as nft writes it.
+func (s SetMark) String() string {
+	text := "ct mark set ct mark"
+	if s.Keep&^s.Set != ^s.Set {
+		text += " & " + Mark.Text(U32(s.Keep))
+	}
+	if s.Set != 0 {
+		text += " | " + Mark.Text(U32(s.Set))
+	}
+	return text
 }
 
 // String is the statement as nft writes it.

@@ -31,7 +31,7 @@ func TestRuleTextLeavesOutWhatNftImplies(t *testing.T) {
 			[]Stmt{v4, is(L4Proto, Byte(1)), is(CTStateField, U32(StateNew)), accept}},
 		{`meta l4proto icmp icmp type echo-request accept`, []Stmt{is(L4Proto, Byte(1)), is(ICMPTypeField, Byte(8)), accept}},
 		{`meta l4proto { tcp, udp } th dport 53 accept`, []Stmt{is(L4Proto, Byte(6), Byte(17)), is(THDport, Port(53)), accept}},
-		{`tcp flags syn / syn,rst tcp option maxseg size set rt mtu`, []Stmt{tcp, SYN{}, ClampMSS{}}},
+		{`tcp flags & (syn | rst) == syn tcp option maxseg size set rt mtu`, []Stmt{tcp, Match{Field: TCPFlagsField, Mask: Byte(SYN | RST), In: []Range{One(Byte(SYN))}}, ClampMSS{}}},
 		{`ct state ! established,related drop`, []Stmt{Match{Field: CTStateField, Not: true, In: []Range{One(U32(StateEstablished | StateRelated))}}, Verdict{Kind: Drop}}},
 		{`counter name "r_1" goto a_1`, []Stmt{Label{Rule: 1, Revision: 2}, Count{"r_1"}, Verdict{Goto, "a_1"}}},
 		{`ip saddr != @home accept`, []Stmt{v4, Match{Field: IPSaddr, Not: true, Set: "home"}, accept}},

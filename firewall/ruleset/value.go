@@ -26,6 +26,8 @@ const (
 	Mark                        // 4 bytes, host order
 	AddrType                    // 4 bytes, host order (fib type)
 	Integer8                    // 1 byte
+	TCPFlag                     // 1 byte, bits
+	CTDir                       // 1 byte
 )
 
 // Len is the size of a value in bytes.
@@ -44,7 +46,7 @@ func (t Type) Len() int {
 // String is nft's name of the type.
 func (t Type) String() string {
 	return [...]string{"", "ifname", "nf_proto", "ipv4_addr", "ipv6_addr", "inet_proto", "inet_service",
-		"icmp_type", "icmpv6_type", "ct_state", "ct_status", "mark", "fib_addrtype", "integer"}[t]
+		"icmp_type", "icmpv6_type", "ct_state", "ct_status", "mark", "fib_addrtype", "integer", "tcp_flag", "ct_dir"}[t]
 }
 
 // Value is the bytes of one value, as the kernel keeps them in a register.
@@ -97,6 +99,20 @@ const (
 	StatusDNAT       = 0x20
 )
 
+// The flags of a TCP header (RFC 9293).
+const (
+	FIN = 0x01
+	SYN = 0x02
+	RST = 0x04
+	ACK = 0x10
+)
+
+// The directions of a connection.
+const (
+	DirOriginal = 0
+	DirReply    = 1
+)
+
 // fib address types, as in linux/rtnetlink.h.
 const (
 	AddrUnicast   = 1
@@ -133,6 +149,10 @@ func (t Type) Text(v Value) string {
 		return bitNames(statusNames, binary.NativeEndian.Uint32(b))
 	case AddrType:
 		return nameOr(addrTypeNames, binary.NativeEndian.Uint32(b))
+	case TCPFlag:
+		return strings.ReplaceAll(bitNames(flagNames, uint32(b[0])), ",", " | ")
+	case CTDir:
+		return map[byte]string{DirOriginal: "original", DirReply: "reply"}[b[0]]
 	case Mark:
 		return fmt.Sprintf("0x%08x", binary.NativeEndian.Uint32(b))
 	}
@@ -198,5 +218,7 @@ var icmp6Names = map[byte]string{1: "destination-unreachable", 2: "packet-too-bi
 var stateNames = map[uint32]string{1: "invalid", 2: "established", 4: "related", 8: "new", 64: "untracked"}
 
 var statusNames = map[uint32]string{0x10: "snat", 0x20: "dnat"}
+
+var flagNames = map[uint32]string{FIN: "fin", SYN: "syn", RST: "rst", 8: "psh", ACK: "ack", 0x20: "urg", 0x40: "ecn", 0x80: "cwr"}
 
 var addrTypeNames = map[uint32]string{1: "unicast", 2: "local", 3: "broadcast", 4: "anycast", 5: "multicast"}

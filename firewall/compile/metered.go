@@ -1,0 +1,287 @@
+package compile
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"gatehouse/firewall"
+	"gatehouse/firewall/ruleset"
+)
+
+// The chains of limits (design 5). A connection by a limited rule carries the
+// rule's number in its ct mark, and Pending until its handshake is complete. How
+// many are open is asked at the first packet, where alone the kernel can say it.
+// New ones of TCP are counted by the first packet after the handshake, which
+// nobody can send in somebody else's name; of other protocols by the first
+// packet, so these are only dropped. A meter that is full takes no further
+// sources; those share one meter of the rule. Of TCP they are told at the first
+// packet (Shared) and counted after the handshake, so that forged ones take no share.
+
+// limitRate bounds what one chain tells services/quarantine; fullRate, that a meter is full.
+var (
+	limitRate = ruleset.Limit{Rate: 500, Burst: 1000}
+	fullRate  = ruleset.Limit{Rate: 1, Burst: 1}
+)
+
+var linkLocal = netip.MustParsePrefix("fe80::/10")
+
+const (
+	others   = 0xffff // the part of the ct mark that is not of limits
+	tcpFirst = ruleset.FIN | ruleset.SYN | ruleset.RST | ruleset.ACK
+)
+
+func (l limiter) chain(what string) string { return what + "_" + string(l.id) }
+
+func (l limiter) line(stmts ...ruleset.Stmt) ruleset.Rule { return line(l.origin(), "", stmts...) }
+
+// marked matches connections of which any bit of the mark is set.
+func marked(bits uint32) ruleset.Match {
+	return ruleset.Match{Field: ruleset.CTMark, Mask: ruleset.U32(bits), Not: true, In: []ruleset.Range{ruleset.One(ruleset.U32(0))}}
+}
+
+func state(s uint32) ruleset.Match {
+	return ruleset.Match{Field: ruleset.CTStateField, In: []ruleset.Range{ruleset.One(ruleset.U32(s))}}
+}
+
+func direction(d uint8) ruleset.Match {
+	return ruleset.Match{Field: ruleset.CTDirection, In: []ruleset.Range{ruleset.One(ruleset.Byte(d))}}
+}
+
+// meteredFirst stands before known connections are accepted. One whose
+// handshake is not counted yet, or that was refused, is looked at; so is a SYN
+// on a known connection.
+func (b *builder) meteredFirst() (rules []ruleset.Rule) {
+	if len(b.counted()) > 0 {
+		rules = append(rules, line("auto/limits", "not counted yet, or refused", marked(firewall.MarkPending|firewall.MarkRefused), jump("metered")))
+	}
+	if len(b.begun()) > 0 {
+		rules = append(rules, line("auto/limits", "begins again", proto(6), tcpFlags(tcpFirst, ruleset.SYN),
+			state(ruleset.StateEstablished), direction(ruleset.DirOriginal), jump("begun")))
+	}
+	return rules
+}
+
+// counted is where the handshakes of each limited rule are counted.
+func (b *builder) counted() (arms []ruleset.Arm) {
+	for _, l := range b.limiters {
+		if l.tcp {
+			arms = append(arms, ruleset.Arm{Key: ruleset.U32(l.mark), Verdict: gotoChain(l.chain("m"))})
+		}
+	}
+	return arms
+}
+
+// begun is the connections that no second SYN may begin anew. When the server
+// has reset one, the kernel lets the next SYN and its answer bring the entry back
+// to life, with its mark: its new life would be counted nowhere.
+func (b *builder) begun() (arms []ruleset.Arm) {
+	for _, l := range b.limiters {
+		if l.tcp && !l.DryRun {
+			arms = append(arms, ruleset.Arm{Key: ruleset.U32(l.mark), Verdict: gotoChain(autoChain("stray"))})
+		}
+	}
+	return arms
+}
+
+// metered is the chains that the packets of meteredFirst go to.
+func (b *builder) metered() {
+	if arms := b.begun(); len(arms) > 0 {
+		b.dropChain("stray", false)
+		b.chain(ruleset.Chain{Name: "begun", Rules: []ruleset.Rule{
+			line("auto/limits", "", ruleset.VMap{Field: ruleset.CTMark, Mask: ruleset.U32(firewall.MarkRule | firewall.MarkPending), Arms: arms})}})
+	}
+	if arms := b.counted(); len(arms) > 0 {
+		b.dropChain("refused", false)
+		settled := ruleset.SetMark{Keep: ^firewall.MarkPending}
+		known, flags := state(ruleset.StateEstablished), tcpFlags(ruleset.SYN|ruleset.RST, 0)
+		known.Not, flags.Not = true, true
+		b.chain(ruleset.Chain{Name: "metered", Rules: []ruleset.Rule{
+			line("auto/limits", "", marked(firewall.MarkRefused), gotoChain(autoChain("refused"))),
+			line("auto/limits", "", known, back),
+			line("auto/limits", "the server wants none", direction(ruleset.DirReply), proto(6), tcpFlags(ruleset.RST, ruleset.RST), settled, back),
+			line("auto/limits", "", direction(ruleset.DirReply), back),
+			line("auto/limits", "no handshake yet", proto(6), flags, back),
+			line("auto/limits", "", ruleset.VMap{Field: ruleset.CTMark, Mask: ruleset.U32(firewall.MarkRule), Arms: arms}),
+			line("auto/limits", "its limit is gone", settled)}})
+	}
+	for _, l := range b.limiters {
+		b.limit(l)
+	}
+}
+
+// limit is the chains of one limit.
+func (b *builder) limit(l limiter) {
+	over := b.counter(OverCounter(l.id))
+	b.chain(ruleset.Chain{Name: l.chain("l"), Rules: b.first(l)})
+	if l.tcp {
+		b.chain(ruleset.Chain{Name: l.chain("m"), Rules: b.handshake(l)})
+	}
+	if l.Open > 0 {
+		b.chain(ruleset.Chain{Name: l.chain("open"), Rules: b.overOpen(l, over)})
+	}
+	if l.Open > 0 && l.tcp {
+		b.chain(ruleset.Chain{Name: l.chain("full"), Rules: []ruleset.Rule{l.tell(firewall.MeterFull, fullRate), l.line(ruleset.SetMark{Keep: ^uint32(0), Set: firewall.MarkShared})}})
+	}
+	if l.New > 0 {
+		b.chain(ruleset.Chain{Name: l.chain("new"), Rules: b.overNew(l)})
+	}
+	b.chain(ruleset.Chain{Name: l.chain("share"), Rules: l.sharing()})
+	b.chain(ruleset.Chain{Name: l.chain("refuse"), Rules: l.refuse(over)})
+}
+
+// first is what the first packet of a connection meets. It returns when the
+// packet may pass.
+func (b *builder) first(l limiter) []ruleset.Rule {
+	rules := []ruleset.Rule{l.line(ruleset.Match{Field: ruleset.CTMark, Mask: ruleset.U32(firewall.MarkRule),
+		In: []ruleset.Range{ruleset.One(ruleset.U32(l.mark))}}, back)} // it is not the first
+	if l.tcp { // who begins in the middle has shown no handshake
+		flags, v := tcpFlags(tcpFirst, ruleset.SYN), gotoChain(autoChain("stray"))
+		if flags.Not = true; l.DryRun {
+			v = back
+		}
+		rules = append(rules, l.line(proto(6), flags, v))
+	}
+	if l.Open > 0 {
+		v := gotoChain(l.chain("open"))
+		if l.DryRun {
+			v = jump(l.chain("open"))
+		}
+		rules = append(rules, b.from(l, func(s source, v6 bool) []ruleset.Stmt {
+			return []ruleset.Stmt{ruleset.Meter{Set: l.openSet(b.cfg.Sources, v6), Key: s.field, Mask: s.mask, Open: uint32(l.Open)}, v}
+		})...)
+	}
+	switch {
+	case !l.others:
+		return append(rules, b.begin(l)...)
+	case l.tcp:
+		b.chain(ruleset.Chain{Name: l.chain("tcp"), Rules: b.begin(l)})
+		rules = append(rules, l.line(proto(6), gotoChain(l.chain("tcp"))))
+	}
+	if l.Open > 0 {
+		rules = append(rules, b.strangers(l, l.openSet, "share")...)
+	}
+	rules = append(rules, b.newcomers(l)...)
+	return append(rules, l.line(ruleset.SetMark{Keep: others, Set: l.mark}))
+}
+
+// begin lets a handshake begin, to be counted when it is complete.
+func (b *builder) begin(l limiter) []ruleset.Rule {
+	rules := []ruleset.Rule{l.line(ruleset.SetMark{Keep: others, Set: l.mark | firewall.MarkPending})}
+	if l.Open > 0 {
+		rules = append(rules, b.strangers(l, l.openSet, "full")...)
+	}
+	return rules
+}
+
+// handshake is what the first packet after a handshake meets.
+func (b *builder) handshake(l limiter) []ruleset.Rule {
+	rules := []ruleset.Rule{l.line(ruleset.SetMark{Keep: ^firewall.MarkPending})}
+	if l.Open > 0 {
+		rules = append(rules, l.line(marked(firewall.MarkShared), gotoChain(l.chain("share"))))
+	}
+	return append(rules, b.newcomers(l)...)
+}
+
+// newcomers counts a new connection of its source.
+func (b *builder) newcomers(l limiter) []ruleset.Rule {
+	if l.New == 0 {
+		return nil
+	}
+	return append(b.from(l, func(s source, v6 bool) []ruleset.Stmt {
+		return []ruleset.Stmt{ruleset.Meter{Set: l.newSet(b.cfg.Sources, v6), Key: s.field, Mask: s.mask,
+			Update: true, Timeout: l.window(), Limit: once(l.Limit)}, gotoChain(l.chain("new"))}
+	}), b.strangers(l, l.newSet, "share")...)
+}
+
+// strangers go to another chain: sources that did not fit into the meter.
+func (b *builder) strangers(l limiter, set func(firewall.Sources, bool) string, chain string) []ruleset.Rule {
+	return b.from(l, func(s source, v6 bool) []ruleset.Stmt {
+		return []ruleset.Stmt{s.notIn(set(b.cfg.Sources, v6)), gotoChain(l.chain(chain))}
+	})
+}
+
+// from is a line for each family of the rule: what of gives for its sources.
+func (b *builder) from(l limiter, of func(s source, v6 bool) []ruleset.Stmt) (out []ruleset.Rule) {
+	for _, v6 := range l.fams {
+		out = append(out, l.line(append([]ruleset.Stmt{family(v6)}, of(b.source(v6), v6)...)...))
+	}
+	return out
+}
+
+// overOpen is what becomes of a connection beyond Open. Whom it came from is
+// judged by services/quarantine, by the connections that stand: the first packet
+// may be forged.
+func (b *builder) overOpen(l limiter, over ruleset.Stmt) []ruleset.Rule {
+	rules, end := []ruleset.Rule{l.line(over)}, drop
+	if l.DryRun {
+		end = back
+	}
+	rules = append(rules, b.spared(l, end)...)
+	rules = append(rules, l.tell(firewall.OverOpen, limitRate))
+	if !l.DryRun {
+		rules = append(rules, l.line(drop))
+	}
+	return rules
+}
+
+// overNew is what becomes of a connection beyond New in Window.
+func (b *builder) overNew(l limiter) []ruleset.Rule {
+	refuse := gotoChain(l.chain("refuse"))
+	rules := b.spared(l, refuse)
+	if l.Punishes() { // who is in quarantine stays there: an element that is there keeps its timeout, or none
+		rules = append(rules, b.from(l, func(s source, v6 bool) []ruleset.Stmt {
+			return []ruleset.Stmt{ruleset.Meter{Set: BlockedSet(v6), Key: s.field, Mask: s.mask, Timeout: time.Duration(l.LockFor) * time.Second}}
+		})...)
+	}
+	return append(rules, l.tell(firewall.OverNew, limitRate), l.line(refuse))
+}
+
+// spared is the sources that are limited and never shut out, nor listed in a dry
+// run. All hosts of all links share the prefix of link-local addresses.
+func (b *builder) spared(l limiter, v ruleset.Verdict) (rules []ruleset.Rule) {
+	if !l.judged() {
+		return nil
+	}
+	if slices.Contains(l.fams, true) {
+		rules = append(rules, l.line(family(true), ruleset.Match{Field: ruleset.IP6Saddr, In: []ruleset.Range{ruleset.Net(linkLocal)}}, v))
+	}
+	if l.Never != "" {
+		rules = append(rules, b.from(l, func(s source, v6 bool) []ruleset.Stmt {
+			return []ruleset.Stmt{ruleset.Match{Field: s.field, Set: neverSet(l.Never, v6)}, v}
+		})...)
+	}
+	return append(rules, b.from(l, func(s source, v6 bool) []ruleset.Stmt { return []ruleset.Stmt{s.in(ExemptSet(v6)), v} })...)
+}
+
+// sharing counts a new connection of a source that did not fit into a meter.
+func (l limiter) sharing() []ruleset.Rule {
+	rules := []ruleset.Rule{
+		l.tell(firewall.MeterFull, fullRate),
+		l.line(ruleset.Meter{Set: l.shareSet(), Key: ruleset.L4Proto, Limit: l.shared()}, gotoChain(l.chain("refuse"))),
+	}
+	if l.others {
+		rules = append(rules, l.line(ruleset.SetMark{Keep: others, Set: l.mark}))
+	}
+	return rules
+}
+
+// refuse ends a connection beyond the limit. Of TCP both ends have seen a
+// handshake, or believe so: nothing more of it passes either way.
+func (l limiter) refuse(over ruleset.Stmt) []ruleset.Rule {
+	refused := ruleset.SetMark{Keep: ^uint32(0), Set: firewall.MarkRefused}
+	switch {
+	case l.DryRun:
+		return []ruleset.Rule{l.line(over)}
+	case !l.tcp:
+		return []ruleset.Rule{l.line(over, drop)}
+	case !l.others:
+		return []ruleset.Rule{l.line(over, refused, drop)}
+	}
+	return []ruleset.Rule{l.line(over), l.line(proto(6), refused), l.line(drop)}
+}
+
+// tell is a line that only tells services/quarantine what happened.
+func (l limiter) tell(what string, rate ruleset.Limit) ruleset.Rule {
+	return l.line(rate, ruleset.Log{Group: LimitGroup, Prefix: firewall.LimitPrefix(what, l.id)})
+}
