@@ -45,30 +45,49 @@ func attrOf(typ uint16, value []byte) attrs {
 
 var errAttr = errors.New("malformed netlink attribute")
 
-// each calls fn for every attribute of b, with the flag bits of its type taken
-// off. It never reads past b, whatever b holds.
+// first is the first attribute of b, with the flag bits of its type taken off,
+// and what comes after it. ok is false when b is not even one attribute long; it
+// never reads past b, whatever b holds.
+func first(b []byte) (typ uint16, value, rest []byte, ok bool) {
+	if len(b) < unix.NLA_HDRLEN {
+		return 0, nil, nil, false
+	}
+	n := int(binary.NativeEndian.Uint16(b))
+	if n < unix.NLA_HDRLEN || n > len(b) {
+		return 0, nil, b, false
+	}
+	typ = binary.NativeEndian.Uint16(b[2:]) &^ (unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
+	return typ, b[unix.NLA_HDRLEN:n], b[min((n+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1), len(b)):], true
+}
+
+// each calls fn for every attribute of b.
 func each(b []byte, fn func(typ uint16, value []byte)) error {
-	for len(b) >= unix.NLA_HDRLEN {
-		n := int(binary.NativeEndian.Uint16(b))
-		if n < unix.NLA_HDRLEN || n > len(b) {
+	for {
+		typ, v, rest, ok := first(b)
+		if !ok && rest != nil {
 			return errAttr
 		}
-		fn(binary.NativeEndian.Uint16(b[2:])&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER), b[unix.NLA_HDRLEN:n])
-		b = b[min((n+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1), len(b)):]
+		if !ok {
+			return nil
+		}
+		fn(typ, v)
+		b = rest
 	}
-	return nil
 }
 
 // find is the value of the first attribute of the type, nil when there is none.
 func find(b []byte, path ...uint16) []byte {
-	for _, typ := range path {
-		var found []byte
-		_ = each(b, func(t uint16, v []byte) {
-			if t == typ && found == nil {
-				found = v
+	for _, want := range path {
+		for {
+			typ, v, rest, ok := first(b)
+			if !ok {
+				return nil
 			}
-		})
-		b = found
+			if b = rest; typ == want {
+				b = v
+				break
+			}
+		}
 	}
 	return b
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 
 	"gatehouse/firewall/ruleset"
@@ -31,6 +32,9 @@ type part struct {
 func (b *batch) add(msg, flags uint16, origin ruleset.Origin, what string, body attrs) {
 	b.parts = append(b.parts, part{origin, what})
 	b.last = len(b.msgs)
+	if more := unix.NLMSG_HDRLEN + genmsg + len(body); cap(b.msgs)-b.last < more {
+		b.msgs = slices.Grow(b.msgs, b.last+more) // append grows long slices in too small steps
+	}
 	b.msgs = appendMessage(b.msgs, nft(msg), flags, uint32(len(b.parts)), unix.NFPROTO_INET, 0, body)
 }
 
@@ -61,7 +65,8 @@ func (s *sock) transact(b *batch, generation uint32, commit bool) error {
 
 	var gen attrs
 	gen.u32(batchGenID, generation)
-	msgs := appendMessage(nil, unix.NFNL_MSG_BATCH_BEGIN, 0, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, gen)
+	msgs := make([]byte, 0, len(b.msgs)+100)
+	msgs = appendMessage(msgs, unix.NFNL_MSG_BATCH_BEGIN, 0, 0, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, gen)
 	msgs = append(msgs, b.msgs...)
 	if commit {
 		msgs = appendMessage(msgs, unix.NFNL_MSG_BATCH_END, 0, uint32(len(b.parts))+1, unix.AF_UNSPEC, unix.NFNL_SUBSYS_NFTABLES, nil)
@@ -132,7 +137,7 @@ func (b *batch) refusal(m message) error {
 		return err
 	}
 	errno, _ := err.(syscall.Errno)
-	r := &Refusal{Detail: "the whole table", Errno: errno}
+	r := &Refusal{Detail: "the whole table", Errno: errno, message: m.seq}
 	if m.seq > 0 {
 		p := b.parts[m.seq-1]
 		r.Part, r.Detail = p.origin, p.what

@@ -1,17 +1,12 @@
 package kernel_test
 
 import (
-	"encoding/binary"
-	"log/slog"
 	"maps"
 	"net/netip"
-	"runtime"
 	"testing"
 
 	"gatehouse/firewall"
 	"gatehouse/firewall/kernel"
-
-	"golang.org/x/sys/unix"
 )
 
 // crowd is n TCP connections of every source, all to one server.
@@ -159,24 +154,10 @@ func TestC10CutFromASourceLeavesTheOthers(t *testing.T) {
 // BenchmarkCutFrom cuts a source with 1,000 connections, by its address and by
 // its network, among 200,000 of others.
 func BenchmarkCutFrom(b *testing.B) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			b.Error(err)
-			return
-		}
-		k, err := kernel.Open(slog.New(slog.DiscardHandler))
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		defer k.Close()
+	alone(b, func(k *kernel.Kernel) {
 		var others []string
 		for i := range 200 {
-			a := binary.BigEndian.AppendUint32(nil, 0x0a000000+uint32(i))
-			others = append(others, netip.AddrFrom4([4]byte(a)).String())
+			others = append(others, netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}).String())
 		}
 		if err := k.Insert(crowd(1000, others...)); err != nil {
 			b.Error(err)
@@ -197,6 +178,5 @@ func BenchmarkCutFrom(b *testing.B) {
 				}
 			})
 		}
-	}()
-	<-done
+	})
 }

@@ -135,6 +135,8 @@ type Refusal struct {
 	Part   ruleset.Origin // "" when the whole was refused
 	Detail string         // which part, and the kernel's words if it had any
 	Errno  syscall.Errno
+
+	message uint32 // number of the message in its batch, 0 = none
 }
 
 // Error is the refusal on one line.

@@ -83,7 +83,7 @@ func (k *Kernel) lookOnce(read func(*liveSet) bool) (now *live, err error) {
 	}
 	for _, s := range now.sets {
 		if read(s) {
-			if s.elements, err = k.elements(s.name); err != nil {
+			if s.elements, err = k.sock.elements(s.name); err != nil {
 				return nil, err
 			}
 		}
@@ -208,19 +208,19 @@ func readDefinition(b []byte) definition {
 }
 
 // lookSet reads one set's definition; ENOENT when there is no such set.
-func (k *Kernel) lookSet(name string) (*liveSet, error) {
-	s := &liveSet{name: name}
+func (s *sock) lookSet(name string) (*liveSet, error) {
+	set := &liveSet{name: name}
 	var a attrs
 	a.text(unix.NFTA_SET_TABLE, ruleset.Table)
 	a.text(unix.NFTA_SET_NAME, name)
-	err := k.sock.request(nft(unix.NFT_MSG_GETSET), 0, unix.NFPROTO_INET, a, func(m message) error {
-		s.def = readDefinition(m.body)
+	err := s.request(nft(unix.NFT_MSG_GETSET), 0, unix.NFPROTO_INET, a, func(m message) error {
+		set.def = readDefinition(m.body)
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set %s: %w", name, err)
 	}
-	return s, nil
+	return set, nil
 }
 
 // shape is the set without its members.
@@ -231,31 +231,47 @@ func (s *liveSet) shape() ruleset.Set {
 }
 
 // elements reads all elements of a set; ENOENT when there is no such set.
-func (k *Kernel) elements(set string) ([]element, error) {
+func (s *sock) elements(set string) ([]element, error) {
 	var list []element
-	err := k.sock.request(nft(unix.NFT_MSG_GETSETELEM), unix.NLM_F_DUMP, unix.NFPROTO_INET, setElems(set, 0), func(m message) error {
-		return each(find(m.body, unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, b []byte) {
-			list = append(list, readElement(b))
-		})
+	err := s.eachElement(set, func(e element) {
+		e.key, e.end, e.data = bytes.Clone(e.key), bytes.Clone(e.end), bytes.Clone(e.data)
+		list = append(list, e)
 	})
 	return list, err
 }
 
-// readElement copies one element out of the receive buffer.
-func readElement(b []byte) element {
-	millis := func(typ uint16) time.Duration { return time.Duration(num(find(b, typ))) * time.Millisecond }
-	e := element{
-		key:    bytes.Clone(find(b, unix.NFTA_SET_ELEM_KEY, unix.NFTA_DATA_VALUE)),
-		end:    bytes.Clone(find(b, nftaSetElemKeyEnd, unix.NFTA_DATA_VALUE)),
-		data:   bytes.Clone(find(b, unix.NFTA_SET_ELEM_DATA, unix.NFTA_DATA_VALUE)),
-		isEnd:  num(find(b, unix.NFTA_SET_ELEM_FLAGS))&unix.NFT_SET_ELEM_INTERVAL_END != 0,
-		member: ruleset.Element{Timeout: millis(unix.NFTA_SET_ELEM_TIMEOUT), Left: millis(unix.NFTA_SET_ELEM_EXPIRATION)},
-	}
-	if expr := find(b, unix.NFTA_SET_ELEM_EXPR); str(find(expr, unix.NFTA_EXPR_NAME)) == "counter" {
-		e.counts = true
-		e.member.Packets = num(find(expr, unix.NFTA_EXPR_DATA, unix.NFTA_COUNTER_PACKETS))
-		e.member.Bytes = num(find(expr, unix.NFTA_EXPR_DATA, unix.NFTA_COUNTER_BYTES))
-	}
+// eachElement calls fn for each element of a set, whose bytes are only there
+// until it returns: a set may hold many.
+func (s *sock) eachElement(set string, fn func(element)) error {
+	return s.request(nft(unix.NFT_MSG_GETSETELEM), unix.NLM_F_DUMP, unix.NFPROTO_INET, setElems(set, 0), func(m message) error {
+		return each(find(m.body, unix.NFTA_SET_ELEM_LIST_ELEMENTS), func(_ uint16, b []byte) { fn(readElement(b)) })
+	})
+}
+
+// readElement reads one element, whose bytes stay where they are.
+func readElement(b []byte) (e element) {
+	_ = each(b, func(typ uint16, v []byte) {
+		switch typ {
+		case unix.NFTA_SET_ELEM_KEY:
+			e.key = find(v, unix.NFTA_DATA_VALUE)
+		case nftaSetElemKeyEnd:
+			e.end = find(v, unix.NFTA_DATA_VALUE)
+		case unix.NFTA_SET_ELEM_DATA:
+			e.data = find(v, unix.NFTA_DATA_VALUE)
+		case unix.NFTA_SET_ELEM_FLAGS:
+			e.isEnd = num(v)&unix.NFT_SET_ELEM_INTERVAL_END != 0
+		case unix.NFTA_SET_ELEM_TIMEOUT:
+			e.member.Timeout = time.Duration(num(v)) * time.Millisecond
+		case unix.NFTA_SET_ELEM_EXPIRATION:
+			e.member.Left = time.Duration(num(v)) * time.Millisecond
+		case unix.NFTA_SET_ELEM_EXPR:
+			if name := find(v, unix.NFTA_EXPR_NAME); string(name) == "counter\x00" {
+				data := find(v, unix.NFTA_EXPR_DATA)
+				e.counts = true
+				e.member.Packets, e.member.Bytes = num(find(data, unix.NFTA_COUNTER_PACKETS)), num(find(data, unix.NFTA_COUNTER_BYTES))
+			}
+		}
+	})
 	return e
 }
 
@@ -288,13 +304,7 @@ func membersOf(shape ruleset.Set, list []element) []ruleset.Element {
 	if !define(shape).paired() {
 		var out []ruleset.Element
 		for _, e := range list {
-			end := e.end
-			if end == nil {
-				end = e.key
-			}
-			m := e.member
-			m.Key, m.Data = splitRange(shape.Key, e.key, end), splitValues(shape.Data, e.data)
-			out = append(out, m)
+			out = append(out, e.whole(shape))
 		}
 		return out
 	}
@@ -324,7 +334,21 @@ func membersOf(shape ruleset.Set, list []element) []ruleset.Element {
 	return out
 }
 
+// whole is the member that an element of an unpaired set is.
+func (e element) whole(shape ruleset.Set) ruleset.Element {
+	m, end := e.member, e.end
+	if end == nil {
+		end = e.key
+	}
+	m.Key, m.Data = splitRange(shape.Key, e.key, end), splitValues(shape.Data, e.data)
+	return m
+}
+
 func splitRange(types []ruleset.Type, lo, hi []byte) []ruleset.Range {
+	if len(types) == 1 && bytes.Equal(lo, hi) { // by far the most
+		v := ruleset.Value(lo)
+		return []ruleset.Range{{Lo: v, Hi: v}}
+	}
 	los, his := splitValues(types, lo), splitValues(types, hi)
 	var out []ruleset.Range
 	for i := range min(len(los), len(his)) {

@@ -53,43 +53,66 @@ func (k *Kernel) Counters(ctx context.Context) ([]ruleset.Counter, error) {
 	return list, nil
 }
 
-// Members is what is in the set now, with what is left of the timeouts.
+// Members is what is in the set now, with what is left of the timeouts. A large
+// set takes a while to read, and meanwhile others may change sets.
 func (k *Kernel) Members(ctx context.Context, set string) ([]ruleset.Member, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s, err := k.lookSet(set)
+	s, err := k.dial()
 	if err != nil {
 		return nil, err
 	}
-	for range attempts {
-		elements, err := k.elements(set)
-		if errors.Is(err, errChanged) {
-			continue
+	defer s.close()
+	for try := range attempts {
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("read set %s: %w", set, err)
+		if try == patience {
+			k.mu.Lock()
+			defer k.mu.Unlock()
 		}
-		var out []ruleset.Member
-		for _, e := range membersOf(s.def.shape(), elements) {
-			out = append(out, ruleset.Member{Set: set, Element: e})
+		out, err := s.members(set)
+		if !errors.Is(err, errChanged) {
+			return out, err
 		}
-		return out, nil
 	}
 	return nil, fmt.Errorf("read set %s: %w", set, errChanged)
+}
+
+// patience is how often a set is read anew because it changed meanwhile, before
+// the writer is made to wait.
+const patience = 3
+
+func (s *sock) members(set string) (out []ruleset.Member, err error) {
+	is, err := s.lookSet(set)
+	if err != nil {
+		return nil, err
+	}
+	shape := is.shape()
+	if is.def.paired() {
+		var list []element
+		list, err = s.elements(set)
+		for _, e := range membersOf(shape, list) {
+			out = append(out, ruleset.Member{Set: set, Element: e})
+		}
+	} else {
+		err = s.eachElement(set, func(e element) {
+			out = append(out, ruleset.Member{Set: set, Element: e.whole(shape)})
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read set %s: %w", set, err)
+	}
+	return out, nil
 }
 
 // Fill makes members the only ones of a Runtime set, at one moment. A member's
 // Left, when set, is what remains of its Timeout.
 func (k *Kernel) Fill(ctx context.Context, set string, members []ruleset.Element) error {
 	return k.transact(ctx, true, func(uint32) (*batch, error) {
-		s, err := k.lookSet(set)
+		s, err := k.sock.lookSet(set)
 		if err != nil {
 			return nil, err
 		}
-		have, err := k.elements(set)
+		have, err := k.sock.elements(set)
 		if errors.Is(err, errChanged) {
 			return nil, unix.ERESTART
 		}
@@ -100,52 +123,4 @@ func (k *Kernel) Fill(ctx context.Context, set string, members []ruleset.Element
 		b.setMembers(s.shape(), members, have)
 		return b, b.problem()
 	})
-}
-
-// Add puts members into their sets, all or none. One that is there already gets
-// its timeout anew.
-func (k *Kernel) Add(ctx context.Context, members ...ruleset.Member) error {
-	return k.edit(ctx, members, true)
-}
-
-// Remove takes members out of their sets, all or none. One that is not there is no error.
-func (k *Kernel) Remove(ctx context.Context, members ...ruleset.Member) error {
-	return k.edit(ctx, members, false)
-}
-
-// edit puts each member in, which changes nothing if it is there, takes it
-// out, and to keep it puts it in again: in one batch this neither fails for a
-// member that is there nor for one that is not.
-func (k *Kernel) edit(ctx context.Context, members []ruleset.Member, keep bool) error {
-	return k.transact(ctx, true, func(uint32) (*batch, error) {
-		b := &batch{}
-		shapes := map[string]ruleset.Set{}
-		for _, m := range members {
-			if _, ok := shapes[m.Set]; !ok {
-				s, err := k.lookSet(m.Set)
-				if err != nil {
-					return nil, err
-				}
-				shapes[m.Set] = s.shape()
-			}
-			b.edit(shapes[m.Set], m.Element, keep)
-		}
-		return b, b.problem()
-	})
-}
-
-func (b *batch) edit(s ruleset.Set, member ruleset.Element, keep bool) {
-	list, err := elementsOf(s, []ruleset.Element{member})
-	if err != nil {
-		b.refuse(s.Origin, "set "+s.Name, err)
-		return
-	}
-	if len(list) > 1 && list[0].isEnd { // the end at zero is none of this member
-		list = list[1:]
-	}
-	b.elements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, s.Origin, s.Name, 0, list)
-	b.elements(unix.NFT_MSG_DELSETELEM, 0, s.Origin, s.Name, 0, list)
-	if keep {
-		b.elements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, s.Origin, s.Name, 0, list)
-	}
 }

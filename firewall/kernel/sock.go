@@ -150,7 +150,8 @@ func appendMessage(b []byte, typ, flags uint16, seq uint32, family uint8, res ui
 var errChanged = errors.New("the ruleset changed while it was read")
 
 // request sends one message and calls fn for each message of the answer: one,
-// or with NLM_F_DUMP all until the end of the dump, as they come.
+// or with NLM_F_DUMP all until the end of the dump, as they come, or with
+// NLM_F_ACK all until the acknowledgement.
 func (s *sock) request(typ, flags uint16, family uint8, body attrs, fn func(message) error) error {
 	s.seq++
 	seq := s.seq
@@ -166,7 +167,7 @@ func (s *sock) request(typ, flags uint16, family uint8, body attrs, fn func(mess
 			if m.seq != seq {
 				return nil // a late answer of a request that was given up
 			}
-			done = done || flags&unix.NLM_F_DUMP == 0
+			done = done || flags&(unix.NLM_F_DUMP|unix.NLM_F_ACK) == 0
 			switch {
 			case m.flags&unix.NLM_F_DUMP_INTR != 0:
 				return errChanged
