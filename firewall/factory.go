@@ -33,6 +33,7 @@ func (c Config) Warnings() Problems {
 		k := checker{&ps, Ref{"rule", string(r.ID)}}
 		empty(k, "src", r.Src)
 		empty(k, "dst", r.Dst)
+		c.warnLimit(k, r)
 	}
 	for _, f := range c.Forwards {
 		k := checker{&ps, Ref{"forward", string(f.ID)}}

@@ -190,6 +190,30 @@ func (c Config) validateLimit(k checker, r Rule) {
 	}
 }
 
+// warnLimit tells what a limit that shuts sources out does to those whom its
+// owner may not have meant, or not to those whom he meant.
+func (c Config) warnLimit(k checker, r Rule) {
+	l := r.Limit
+	if !l.On() || l.Over == DropExcess {
+		return
+	}
+	if in, ok := c.Interface(r.In); l.Never == "" {
+		if r.In == "" || ok && in.Role == LAN {
+			k.add("never", "Nobody is exempt from this limit: a host inside that is shut out cannot open these pages either.")
+		}
+		return
+	}
+	exempt := c.AliasAddrs(l.Never)
+	if len(exempt) == 0 {
+		k.add("never", "The alias %s is empty: it exempts nobody from this limit.", l.Never)
+	}
+	for _, all := range []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)} {
+		if slices.Contains(exempt, AddrRange{all.Addr(), LastAddr(all)}) {
+			k.add("never", "The alias %s holds %s: everybody is exempt, and nobody is ever shut out.", l.Never, all)
+		}
+	}
+}
+
 func (c Config) validateSources(k checker) {
 	if n := c.Sources.Prefix6; n != 0 && (n < 48 || n > 128) {
 		k.add("prefix6", "The prefix length must be 48 to 128.")

@@ -3,6 +3,7 @@ package firewall
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 )
@@ -48,6 +49,46 @@ func TestLimitNumbersAreUniqueAndStable(t *testing.T) {
 	}
 	if moved > 3 {
 		t.Errorf("%d of 199 numbers moved when one limit went", moved)
+	}
+}
+
+func TestWarningsTellWhomALimitExempts(t *testing.T) {
+	lockOut := Limit{Open: 20, Over: LockOut, LockFor: 300}
+	for _, c := range []struct {
+		name  string
+		rule  func(*Rule)
+		never string // what the alias holds; "-" = it is not named
+		want  string
+	}{
+		{"outside, nobody", func(r *Rule) { r.In = "WAN" }, "-", ""},
+		{"LAN, nobody", func(*Rule) {}, "-", "Nobody is exempt from this limit: a host inside that is shut out cannot open these pages either."},
+		{"floating, nobody", func(r *Rule) { r.In = "" }, "-", "Nobody is exempt from this limit: a host inside that is shut out cannot open these pages either."},
+		{"only the excess", func(r *Rule) { r.Limit.Over = DropExcess }, "", ""},
+		{"no limit", func(r *Rule) { r.Limit = Limit{} }, "", ""},
+		{"empty", func(*Rule) {}, "", "The alias N is empty: it exempts nobody from this limit."},
+		{"counted only", func(r *Rule) { r.Limit.DryRun = true }, "", "The alias N is empty: it exempts nobody from this limit."},
+		{"one host", func(*Rule) {}, "192.168.1.5", ""},
+		{"everybody", func(*Rule) {}, "0.0.0.0/0", "The alias N holds 0.0.0.0/0: everybody is exempt, and nobody is ever shut out."},
+		{"everybody in two", func(*Rule) {}, "0.0.0.0/1, 128.0.0.0/1, 2001:db8::/32", "The alias N holds 0.0.0.0/0: everybody is exempt, and nobody is ever shut out."},
+		{"everybody by IPv6", func(*Rule) {}, "::/0", "The alias N holds ::/0: everybody is exempt, and nobody is ever shut out."},
+	} {
+		cfg := Config{Interfaces: []Interface{{Name: "LAN", Role: LAN, On: true}, {Name: "WAN", Role: WAN, On: true}}, Aliases: []Alias{{Name: "N", Kind: Addresses}}}
+		r := Rule{ID: "01R", On: true, Action: Pass, In: "LAN", Proto: TCP, Src: Anyone(), Dst: Anyone(), Limit: lockOut}
+		c.rule(&r)
+		if c.never != "-" && r.Limit.On() {
+			r.Limit.Never = "N"
+		}
+		for _, s := range strings.FieldsFunc(c.never, func(r rune) bool { return r == ',' || r == '-' }) {
+			cfg.Aliases[0].Addrs = append(cfg.Aliases[0].Addrs, Entry{End: mustEnd(s)})
+		}
+		cfg.Rules = []Rule{r}
+		var got []string
+		for _, p := range cfg.Warnings() {
+			got = append(got, strings.TrimPrefix(p.Field+": "+p.Text, "rule/01R.never: "))
+		}
+		if strings.Join(got, "; ") != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
 	}
 }
 

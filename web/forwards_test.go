@@ -31,7 +31,7 @@ func TestForwardBringsItsRuleAndTakesItAway(t *testing.T) {
 	}
 	path := "/forwards/" + string(f.ID)
 	hash := c.Hash(firewall.Ref{Kind: "forward", Key: string(f.ID)})
-	wantStatus(t, d.ask(by("admin"), "POST", path, forwardForm("hash", hash, "rule", "none")), http.StatusSeeOther)
+	wantStatus(t, d.ask(by("admin"), "POST", path, forwardForm("hash", hash, "rule_hash", c.Hash(firewall.Ref{Kind: "rule", Key: string(f.Rule)}), "rule", "none")), http.StatusSeeOther)
 	if _, there := d.config("admin").Rule(f.Rule); there {
 		t.Error("the rule stays without its forward's link")
 	}

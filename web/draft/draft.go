@@ -36,6 +36,7 @@ func (d Desk) View(r *http.Request) commit.View { return d.Drafts.View(d.Who(r).
 type Edit struct {
 	Changes []firewall.Change // at least one; the object of the first is the one that is edited
 	Hash    string            // of that object as the page showed it; empty for a new one
+	Along   string            // commit.Along of what the page showed beside it
 	Said    string            // by the toast, when it is done
 	Back    string            // path that the browser goes to after Save
 	// Stale words a conflict.
@@ -96,7 +97,7 @@ func (e *Editor) Open(r *http.Request, v commit.View, ref firewall.Ref, title, a
 // with both versions, and then the next save replaces the other one. With 0 the
 // request is answered, or err says why not.
 func (d Desk) Save(w http.ResponseWriter, r *http.Request, v commit.View, e *Editor, edit Edit) (status int, err error) {
-	err = d.Drafts.Save(r.Context(), d.Who(r), e.Hash, edit.Changes...)
+	err = d.Drafts.Save(r.Context(), d.Who(r), e.Hash+edit.Along, edit.Changes...)
 	if ps, ok := errors.AsType[firewall.Problems](err); ok {
 		e.Problems = page.Beside(ps, edit.Changes[0].Ref())
 		return http.StatusUnprocessableEntity, nil

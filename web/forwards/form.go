@@ -17,6 +17,7 @@ type form struct {
 	Dst, Dport       string
 	To, ToPort       string
 	Rule             string // linked or none
+	Limit            page.Limit
 }
 
 // The choices of Rule.
@@ -27,7 +28,7 @@ const (
 
 // blank is a new forward.
 func blank(c firewall.Config) form {
-	f := form{On: true, Reflect: true, Proto: string(firewall.TCP), Rule: linked}
+	f := form{On: true, Reflect: true, Proto: string(firewall.TCP), Rule: linked, Limit: page.ShowLimit(c, firewall.Limit{})}
 	for _, in := range c.Interfaces {
 		if in.Role == firewall.WAN {
 			f.In, f.Dst = string(in.Name), string(in.Name)+" address"
@@ -37,9 +38,11 @@ func blank(c firewall.Config) form {
 	return f
 }
 
-// show gives the fields of a forward. show and form.forward undo each other.
-func show(v firewall.Forward) form {
-	f := form{On: v.On, Reflect: v.Reflect, Descr: v.Descr, In: string(v.In), Proto: string(v.Proto),
+// show gives the fields of a forward of c and of the limit of its linked rule.
+// show and form.forward undo each other.
+func show(c firewall.Config, v firewall.Forward) form {
+	f := form{Limit: page.ShowLimit(c, ruleOf(c, v).Limit),
+		On: v.On, Reflect: v.Reflect, Descr: v.Descr, In: string(v.In), Proto: string(v.Proto),
 		Dst: v.Dst.String(), Dport: v.Ports.String(), To: v.To.String(), Rule: none}
 	if v.ToPort != v.Ports.From {
 		f.ToPort = fmt.Sprint(v.ToPort)
@@ -56,7 +59,7 @@ func show(v firewall.Forward) form {
 func read(p *page.Form) form {
 	return form{On: p.On("on"), Reflect: p.On("reflect"), Descr: p.Raw("descr"), In: p.Get("in"), Proto: p.Get("proto"),
 		Only: p.On("only"), FromNot: p.On("from_not"), From: p.Raw("from"), Dst: p.Raw("dst"), Dport: p.Raw("dport"),
-		To: p.Raw("to"), ToPort: p.Raw("to_port"), Rule: p.Get("rule")}
+		To: p.Raw("to"), ToPort: p.Raw("to_port"), Rule: p.Get("rule"), Limit: page.ReadLimit(p)}
 }
 
 // forward gives the value of the fields; old is what it was (the zero value for
@@ -177,14 +180,24 @@ func (f form) becomes() string {
 	return fmt.Sprintf("%s comes out at %s, one to one.", out, in)
 }
 
-// fields is two forwards field by field, where they differ.
-func fields(theirs, yours firewall.Forward) []page.Stale {
-	list := func(v firewall.Forward) []string {
-		return []string{page.YesNo(v.On), v.Descr, string(v.In), protoWord(v.Proto), v.From.String(), v.Dst.String(), v.Ports.String(),
-			v.To.String(), inside(v).String(), page.YesNo(v.Rule != ""), page.YesNo(v.Reflect)}
+// limit gives the limit of the fields, which is the linked rule's; was is what
+// that had.
+func (f form) limit(c firewall.Config, was firewall.Limit) (firewall.Limit, firewall.Problems) {
+	l, ps := f.Limit.Value(c, was)
+	if f.Rule == none && l != (firewall.Limit{}) {
+		ps = append(ps, firewall.Problem{Field: f.Limit.Asks(), Text: "Limits need the linked pass rule."})
 	}
-	return page.Differ([]string{"Active", "Description", "Interface", "Protocol", "From", "Outside address", "Outside port", "To", "Port inside",
-		"Linked pass rule", "Reflection"}, list(theirs), list(yours))
+	return l, ps
+}
+
+// fields is two forwards field by field, where they differ.
+func fields(theirs, yours ruled) []page.Stale {
+	list := func(v ruled) []string {
+		return append([]string{page.YesNo(v.On), v.Descr, string(v.In), protoWord(v.Proto), v.From.String(), v.Dst.String(), v.Ports.String(),
+			v.To.String(), inside(v.Forward).String(), page.YesNo(v.Rule != ""), page.YesNo(v.Reflect)}, page.LimitWords(v.Limit)...)
+	}
+	return page.Differ(append([]string{"Active", "Description", "Interface", "Protocol", "From", "Outside address", "Outside port", "To", "Port inside",
+		"Linked pass rule", "Reflection"}, page.LimitNames()...), list(theirs), list(yours))
 }
 
 func protoWord(p firewall.Proto) string { return strings.ToUpper(string(p)) }

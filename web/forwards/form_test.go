@@ -40,7 +40,20 @@ func anyForward(t *rapid.T) firewall.Forward {
 func TestFieldsAndForwardUndoEachOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := anyForward(t)
-		got, ps := show(want).forward(want, "01JFRESH")
+		limit := firewall.Limit{}
+		if want.Rule != "" && rapid.Bool().Draw(t, "limited") {
+			limit = firewall.Limit{Open: rapid.IntRange(0, 1_000_000).Draw(t, "open"), New: rapid.IntRange(1, 1_000_000).Draw(t, "new"), Window: rapid.IntRange(1, 86400).Draw(t, "window"),
+				Over:    rapid.SampledFrom([]firewall.Over{firewall.DropExcess, firewall.LockOut, firewall.Quarantine}).Draw(t, "over"),
+				LockFor: rapid.IntRange(0, 86400).Draw(t, "lock for"), Strikes: rapid.IntRange(0, 100).Draw(t, "strikes"),
+				StrikeWindow: rapid.IntRange(0, 30*86400).Draw(t, "strike window"), Never: "OFFICE", DryRun: rapid.Bool().Draw(t, "dry run")}
+		}
+		c := firewall.Config{Rules: []firewall.Rule{{ID: want.Rule, Forward: want.ID, Limit: limit}}, Forwards: []firewall.Forward{want}}
+		f := show(c, want)
+		got, ps := f.forward(want, "01JFRESH")
+		gotLimit, wrong := f.limit(c, limit)
+		if len(wrong) > 0 || gotLimit != limit {
+			t.Fatalf("got  %#v\nwant %#v: %v", gotLimit, limit, wrong)
+		}
 		if len(ps) > 0 {
 			t.Fatalf("problems: %v", ps)
 		}

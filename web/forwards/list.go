@@ -24,6 +24,7 @@ type row struct {
 	Hits     string
 	Warnings []string
 	Blocked  bool // its linked rule is switched off
+	Limit    firewall.Limit
 }
 
 // find puts together the rows, with the forwards that the draft deletes.
@@ -33,13 +34,13 @@ func (p *pages) find(v commit.View) list {
 		hits = p.Hits()
 	}
 	l := list{NoWAN: len(v.Config.Interfaces) == 0}
-	warn := warnings(v.Config)
+	warn := page.Warnings(v.Config)
 	for _, f := range v.Config.Forwards {
-		r := row{Forward: f, Hash: v.Config.Hash(ref(f.ID)), Warnings: warn[f.ID]}
+		r := row{Forward: f, Hash: v.Config.Hash(ref(f.ID)), Warnings: warned(warn, f), Limit: ruleOf(v.Config, f).Limit}
 		switch was := v.Head.Hash(ref(f.ID)); {
 		case was == "":
 			r.State = "new"
-		case was != r.Hash:
+		case was != r.Hash, ruleOf(v.Head, f).Limit != r.Limit:
 			r.State = "changed"
 		}
 		if n, ok := hits[f.ID]; ok {

@@ -93,7 +93,7 @@ func (p *pages) new(w http.ResponseWriter, r *http.Request) error {
 	v := p.View(r)
 	f := blank(v.Config)
 	if old, ok := v.Config.Forward(firewall.ID(r.URL.Query().Get("copy"))); ok {
-		f = show(old)
+		f = show(v.Config, old)
 	}
 	return p.editor(w, r, http.StatusOK, v, editor{form: f})
 }
@@ -104,7 +104,7 @@ func (p *pages) edit(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return page.NotFound{What: "This forward"}
 	}
-	e := editor{form: show(old), Old: old}
+	e := editor{form: show(v.Config, old), Old: old, RuleHash: v.Config.Hash(ruleRef(old.Rule))}
 	e.Hash = v.Config.Hash(ref(old.ID))
 	return p.editor(w, r, http.StatusOK, v, e)
 }
@@ -116,7 +116,7 @@ func (p *pages) save(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	e := editor{form: read(in), Editor: draft.Read(in)}
+	e := editor{form: read(in), Editor: draft.Read(in), RuleHash: in.Get("rule_hash")}
 	if err := in.Done(); err != nil {
 		return err
 	}
@@ -127,55 +127,124 @@ func (p *pages) save(w http.ResponseWriter, r *http.Request) error {
 			return page.NotFound{What: "This forward"}
 		}
 	}
-	value, ps := e.forward(e.Old, commit.NewID())
-	var change firewall.Change = firewall.UpdateForward{Forward: value}
-	if e.Old.ID == "" {
-		value.ID = commit.NewID()
-		change = firewall.AddForward{Forward: value}
+	edit, value, ps := e.edit(v.Config)
+	edit.Stale = func(err *commit.StaleError) page.StaleError {
+		e.RuleHash = err.Theirs.Hash(ruleRef(e.Old.Rule))
+		return stale(err)
 	}
 	if len(ps) > 0 {
-		e.Problems = once(alsoWrong(ps, v.Config, change))
+		e.Problems = own(alsoWrong(ps, v.Config, edit.Changes), value.Rule)
 		return p.editor(w, r, http.StatusUnprocessableEntity, v, e)
 	}
-	status, err := p.Save(w, r, v, &e.Editor, draft.Edit{Changes: []firewall.Change{change}, Stale: stale,
-		Said: "Saved: “" + title(value) + "”", Back: at(value.ID)})
+	status, err := p.Save(w, r, v, &e.Editor, edit)
 	if status != 0 {
-		e.Problems = once(e.Problems)
+		e.Problems = own(e.Problems, value.Rule)
 		return p.editor(w, r, status, v, e)
 	}
 	return err
 }
 
-// alsoWrong adds what validation finds in the fields that could be read.
-func alsoWrong(ps firewall.Problems, c firewall.Config, change firewall.Change) firewall.Problems {
-	next, err := change.Apply(c)
-	if err != nil {
-		return append(ps, firewall.Problem{Text: page.Sentence(err)})
+// edit is what the form asks for: the forward as it should be, its linked
+// rule's limit along with it, and what cannot be read of either.
+func (e editor) edit(c firewall.Config) (draft.Edit, firewall.Forward, firewall.Problems) {
+	value, ps := e.forward(e.Old, commit.NewID())
+	was := ruleOf(c, e.Old).Limit
+	limit, wrong := e.limit(c, was)
+	var change firewall.Change = firewall.UpdateForward{Forward: value}
+	if e.Old.ID == "" {
+		value.ID = commit.NewID()
+		change = firewall.AddForward{Forward: value}
 	}
-	return page.And(ps, page.Found(c, next, change.Ref()))
+	out := draft.Edit{Changes: []firewall.Change{change}, Said: "Saved: “" + title(value) + "”", Back: at(value.ID)}
+	if value.Rule != "" && limit != was {
+		out.Changes = append(out.Changes, firewall.SetLimit{Rule: value.Rule, Limit: limit, Descr: title(value)})
+	}
+	// A limit that is set, or goes with its rule, must be the one that was seen;
+	// the rest of the rule stays as it is.
+	if e.Old.Rule != "" && (len(out.Changes) > 1 || value.Rule == "") {
+		out.Along = commit.Along(ruleRef(e.Old.Rule), e.RuleHash)
+	}
+	return out, value, append(ps, wrong...)
 }
 
-// once leaves out what the linked rule repeats of its forward's problems.
-func once(ps firewall.Problems) firewall.Problems {
-	ofRule := func(p firewall.Problem) bool { return strings.HasPrefix(p.Field, "rule/") }
-	if len(ps) == 0 || ofRule(ps[0]) { // its own come first
-		return ps
+// alsoWrong adds what validation finds in the fields that could be read.
+func alsoWrong(ps firewall.Problems, c firewall.Config, changes []firewall.Change) firewall.Problems {
+	next := c
+	for _, change := range changes {
+		var err error
+		if next, err = change.Apply(next); err != nil {
+			return append(ps, firewall.Problem{Text: page.Sentence(err)})
+		}
 	}
-	return slices.DeleteFunc(ps, ofRule)
+	return page.And(ps, page.Found(c, next, changes[0].Ref()))
 }
+
+// own puts the problems of the linked rule's limit beside the form's fields, and
+// leaves out what else that rule repeats of its forward's problems.
+func own(ps firewall.Problems, rule firewall.ID) firewall.Problems {
+	told := map[string]bool{}
+	for _, p := range ps {
+		told[p.Field] = true
+	}
+	var mine, others firewall.Problems
+	for _, p := range ps {
+		field, linked := strings.CutPrefix(p.Field, ruleRef(rule).String()+".")
+		switch {
+		case linked && slices.Contains(page.LimitFields(), field) && told[field]: // one that could not be read
+		case linked && slices.Contains(page.LimitFields(), field):
+			mine = append(mine, firewall.Problem{Field: field, Text: p.Text})
+		case strings.Contains(p.Field, "/"):
+			others = append(others, p)
+		default:
+			mine = append(mine, p)
+		}
+	}
+	if len(mine) == 0 {
+		return others
+	}
+	return append(mine, slices.DeleteFunc(others, func(p firewall.Problem) bool { return strings.HasPrefix(p.Field, "rule/") })...)
+}
+
+// ruled is a forward with the limit of its linked rule.
+type ruled struct {
+	firewall.Forward
+	Limit firewall.Limit
+}
+
+// String says what the forward does, and how much of it one source may use.
+func (f ruled) String() string {
+	if f.Limit.On() {
+		return f.Forward.String() + ", at most " + f.Limit.String()
+	}
+	return f.Forward.String()
+}
+
+func withLimit(c firewall.Config, id firewall.ID) (ruled, bool) {
+	f, ok := c.Forward(id)
+	return ruled{f, ruleOf(c, f).Limit}, ok
+}
+
+// ruleOf is the linked rule of a forward; the zero value when it has none.
+func ruleOf(c firewall.Config, f firewall.Forward) firewall.Rule {
+	r, _ := c.Rule(f.Rule)
+	return r
+}
+
+func ruleRef(id firewall.ID) firewall.Ref { return firewall.Ref{Kind: "rule", Key: string(id)} }
 
 func stale(err *commit.StaleError) page.StaleError {
-	return draft.Kind[firewall.Forward, firewall.ID]{Word: "Forward", Home: "/forwards", Path: "/forwards/", Get: firewall.Config.Forward,
-		Name: func(f firewall.Forward) string { return "Forward “" + title(f) + "”" }, Line: firewall.Forward.String, Fields: fields}.Stale(err)
+	return draft.Kind[ruled, firewall.ID]{Word: "Forward", Home: "/forwards", Path: "/forwards/", Get: withLimit,
+		Name: func(f ruled) string { return "Forward “" + title(f.Forward) + "”" }, Line: ruled.String, Fields: fields}.Stale(err)
 }
 
 // editor is the page of one forward.
 type editor struct {
 	draft.Editor
 	form
-	Config firewall.Config
-	Old    firewall.Forward // as it is in the draft; without ID: a new one
-	Hosts  []Host
+	Config   firewall.Config
+	Old      firewall.Forward // as it is in the draft; without ID: a new one
+	RuleHash string           // of its linked rule as it was shown
+	Hosts    []Host
 }
 
 func (p *pages) editor(w http.ResponseWriter, r *http.Request, status int, v commit.View, e editor) error {
@@ -185,7 +254,7 @@ func (p *pages) editor(w http.ResponseWriter, r *http.Request, status int, v com
 	}
 	e.Open(r, v, ref(e.Old.ID), name, "/forwards")
 	e.Config, e.Hosts = v.Config, p.hosts(v.Config)
-	e.Warnings = warnings(v.Config)[e.Old.ID]
+	e.Warnings = warned(page.Warnings(v.Config), e.Old)
 	return page.Render(w, r, status, editPage(e))
 }
 
@@ -207,14 +276,13 @@ func (p *pages) hosts(c firewall.Config) (list []Host) {
 	return list
 }
 
-// warnings is what valid forwards do that their owner may not expect.
-func warnings(c firewall.Config) map[firewall.ID][]string {
-	out := map[firewall.ID][]string{}
-	for _, p := range c.Warnings() {
-		if rest, ok := strings.CutPrefix(p.Field, "forward/"); ok {
-			id, _, _ := strings.Cut(rest, ".")
-			out[firewall.ID(id)] = append(out[firewall.ID(id)], p.Text)
+// warned is what a forward and its linked rule do that their owner may not expect.
+func warned(all map[firewall.Ref][]string, f firewall.Forward) []string {
+	list := slices.Clone(all[ref(f.ID)])
+	for _, text := range all[ruleRef(f.Rule)] {
+		if !slices.Contains(list, text) {
+			list = append(list, text)
 		}
 	}
-	return out
+	return list
 }

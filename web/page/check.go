@@ -2,6 +2,7 @@ package page
 
 import (
 	"slices"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -14,6 +15,18 @@ import (
 func Found(was, next firewall.Config, ref firewall.Ref) firewall.Problems {
 	old := was.Validate()
 	return Beside(slices.DeleteFunc(next.Validate(), func(p firewall.Problem) bool { return slices.Contains(old, p) }), ref)
+}
+
+// Warnings is what a valid configuration does that its owner may not expect, by object.
+func Warnings(c firewall.Config) map[firewall.Ref][]string {
+	out := map[firewall.Ref][]string{}
+	for _, p := range c.Warnings() {
+		name, _, _ := strings.Cut(p.Field, ".")
+		kind, key, _ := strings.Cut(name, "/")
+		ref := firewall.Ref{Kind: kind, Key: key}
+		out[ref] = append(out[ref], p.Text)
+	}
+	return out
 }
 
 // And adds found to ps, without what is about a field that ps tells of already.

@@ -13,6 +13,10 @@ func EndNames(c firewall.Config, box bool) []string {
 	for _, in := range c.Interfaces {
 		names = append(names, string(in.Name)+" net", string(in.Name)+" address")
 	}
+	return append(names, addressAliases(c)...)
+}
+
+func addressAliases(c firewall.Config) (names []string) {
 	for _, a := range c.Aliases {
 		if a.Kind == firewall.Addresses {
 			names = append(names, string(a.Name))

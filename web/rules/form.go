@@ -22,20 +22,21 @@ type form struct {
 	ICMP                   []string
 	Src, Sport, Dst, Dport string
 	SrcNot, DstNot         bool
+	Limit                  page.Limit
 	Before, After          string // where a new rule goes; both empty: the end
 }
 
 // blank is a new rule for one list: what most people want to change least.
-func blank(in firewall.Name) form {
-	return show(firewall.Rule{On: true, Action: firewall.Pass, In: in, Family: firewall.Both, Proto: firewall.TCP,
+func blank(c firewall.Config, in firewall.Name) form {
+	return show(c, firewall.Rule{On: true, Action: firewall.Pass, In: in, Family: firewall.Both, Proto: firewall.TCP,
 		Src: firewall.Anyone(), Dst: firewall.Anyone()})
 }
 
-// show gives the fields of a rule. show and form.rule undo each other.
-func show(r firewall.Rule) form {
+// show gives the fields of a rule of c. show and form.rule undo each other.
+func show(c firewall.Config, r firewall.Rule) form {
 	f := form{On: r.On, Log: r.Log, Descr: r.Descr, Section: r.Section, Action: string(r.Action), In: string(r.In),
 		Family: string(r.Family), Proto: string(r.Proto), ICMP: r.ICMP,
-		Src: r.Src.List(), SrcNot: r.Src.Not, Dst: r.Dst.List(), DstNot: r.Dst.Not}
+		Src: r.Src.List(), SrcNot: r.Src.Not, Dst: r.Dst.List(), DstNot: r.Dst.Not, Limit: page.ShowLimit(c, r.Limit)}
 	if len(r.SrcPorts) > 0 {
 		f.Sport = r.SrcPorts.String()
 	}
@@ -56,10 +57,11 @@ func protocols() []page.Option {
 		{Value: numbered, Label: "by number…"}}
 }
 
-// read takes the fields of a POST. A linked rule has four of its own; the rest
-// belongs to its forward, and a form that sends it is refused by Done.
+// read takes the fields of a POST. A linked rule has four of its own and the
+// limit; the rest belongs to its forward, and a form that sends it is refused
+// by Done.
 func read(p *page.Form, linked bool) form {
-	f := form{On: p.On("on"), Log: p.On("log"), Descr: p.Raw("descr"), Section: p.Raw("section")}
+	f := form{On: p.On("on"), Log: p.On("log"), Descr: p.Raw("descr"), Section: p.Raw("section"), Limit: page.ReadLimit(p)}
 	if linked {
 		return f
 	}
@@ -70,11 +72,12 @@ func read(p *page.Form, linked bool) form {
 	return f
 }
 
-// rule gives the value of the fields. Every field that cannot be read is told
-// and left at what passes the other checks, so that those are told as well.
-func (f form) rule(id firewall.ID) (firewall.Rule, firewall.Problems) {
+// rule gives the value of the fields, for a rule of c that was old (of a new
+// one, only its id). Every field that cannot be read is told and left at what
+// passes the other checks, so that those are told as well.
+func (f form) rule(c firewall.Config, old firewall.Rule) (firewall.Rule, firewall.Problems) {
 	var ps firewall.Problems
-	r := firewall.Rule{ID: id, On: f.On, Log: f.Log, Descr: f.Descr, Section: f.Section, Action: firewall.Action(f.Action),
+	r := firewall.Rule{ID: old.ID, On: f.On, Log: f.Log, Descr: f.Descr, Section: f.Section, Action: firewall.Action(f.Action),
 		In: firewall.Name(f.In), Family: firewall.Family(f.Family), Proto: firewall.Proto(f.Proto), ICMP: f.ICMP}
 	if f.Proto == numbered {
 		n, err := strconv.ParseUint(strings.TrimSpace(f.Number), 10, 8)
@@ -87,7 +90,9 @@ func (f form) rule(id firewall.ID) (firewall.Rule, firewall.Problems) {
 	r.Dst = parseEnds(&ps, "dst", f.Dst, f.DstNot)
 	r.SrcPorts = parsePorts(&ps, "sport", f.Sport)
 	r.DstPorts = parsePorts(&ps, "dport", f.Dport)
-	return r, ps
+	limit, wrong := f.Limit.Value(c, old.Limit)
+	r.Limit = limit
+	return r, append(ps, wrong...)
 }
 
 // parseEnds reads a list of ends and tells every member that is none.
@@ -139,11 +144,11 @@ func fields(theirs, yours firewall.Rule) []page.Stale {
 		if in == "" {
 			in = "all interfaces (floating)"
 		}
-		return []string{page.YesNo(r.On), r.Descr, r.Section, string(r.Action), in, familyWord(r.Family), protoWord(r.Proto), strings.Join(r.ICMP, ", "),
-			r.Src.String(), r.SrcPorts.String(), r.Dst.String(), r.DstPorts.String(), page.YesNo(r.Log)}
+		return append([]string{page.YesNo(r.On), r.Descr, r.Section, string(r.Action), in, familyWord(r.Family), protoWord(r.Proto), strings.Join(r.ICMP, ", "),
+			r.Src.String(), r.SrcPorts.String(), r.Dst.String(), r.DstPorts.String(), page.YesNo(r.Log)}, page.LimitWords(r.Limit)...)
 	}
-	return page.Differ([]string{"Active", "Description", "Section", "Action", "Interface", "Family", "Protocol", "ICMP types",
-		"Source", "Source port", "Destination", "Destination port", "Log"}, list(theirs), list(yours))
+	return page.Differ(append([]string{"Active", "Description", "Section", "Action", "Interface", "Family", "Protocol", "ICMP types",
+		"Source", "Source port", "Destination", "Destination port", "Log"}, page.LimitNames()...), list(theirs), list(yours))
 }
 
 func familyWord(f firewall.Family) string {

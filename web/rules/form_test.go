@@ -79,7 +79,26 @@ func anyRule(t *rapid.T) firewall.Rule {
 	if r.Proto.HasPorts() {
 		r.SrcPorts, r.DstPorts = anyPorts(t), anyPorts(t)
 	}
+	if r.Action == firewall.Pass && rapid.Bool().Draw(t, "limited") {
+		r.Limit = anyLimit(t, r.Proto == firewall.TCP)
+	}
 	return r
+}
+
+func anyLimit(t *rapid.T, punish bool) firewall.Limit {
+	l := firewall.Limit{Open: rapid.IntRange(0, 1_000_000).Draw(t, "open"), Over: firewall.DropExcess, DryRun: rapid.Bool().Draw(t, "dry run"),
+		LockFor: rapid.SampledFrom([]int{0, 10, 300, 86400}).Draw(t, "lock for"), Never: rapid.SampledFrom([]firewall.Name{"", "HOSTS"}).Draw(t, "never")}
+	if l.Open == 0 || rapid.Bool().Draw(t, "new") {
+		l.New, l.Window = rapid.IntRange(1, 1_000_000).Draw(t, "new"), rapid.IntRange(1, 86400).Draw(t, "window")
+	}
+	if l.Strikes = rapid.IntRange(0, 100).Draw(t, "strikes"); l.Strikes > 0 {
+		l.StrikeWindow = rapid.IntRange(60, 30*86400).Draw(t, "strike window")
+	}
+	if punish {
+		l.Over = rapid.SampledFrom([]firewall.Over{firewall.DropExcess, firewall.LockOut, firewall.Quarantine}).Draw(t, "over")
+		l.LockFor = rapid.IntRange(10, 86400).Draw(t, "lock for")
+	}
+	return l
 }
 
 // sent reads a page as a browser does: what its editor form would send.
@@ -142,7 +161,7 @@ func TestUntouchedEditorKeepsTheRule(t *testing.T) {
 			t.Fatalf("the drawn rule is not valid: %v", ps)
 		}
 		var b bytes.Buffer
-		if err := editPage(editor{form: show(want), Rule: want, Config: c}).Render(t.Context(), &b); err != nil {
+		if err := editPage(editor{form: show(c, want), Rule: want, Config: c}).Render(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(want.Descr, "<") && strings.Contains(b.String(), `value="`+want.Descr) {
@@ -158,7 +177,7 @@ func TestUntouchedEditorKeepsTheRule(t *testing.T) {
 		if err := in.Done(); err != nil {
 			t.Fatal(err)
 		}
-		got, ps := e.rule(want.ID)
+		got, ps := e.rule(c, want)
 		if len(ps) > 0 {
 			t.Fatalf("problems: %v", ps)
 		}

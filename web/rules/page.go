@@ -141,10 +141,10 @@ func (p *pages) put(r *http.Request, v commit.View, o op) (page.Toast, error) {
 func (p *pages) new(w http.ResponseWriter, r *http.Request) error {
 	v := p.View(r)
 	q := r.URL.Query()
-	f := blank(firewall.Name(q.Get("in")))
+	f := blank(v.Config, firewall.Name(q.Get("in")))
 	if c, ok := v.Config.Rule(firewall.ID(q.Get("copy"))); ok {
 		c.Forward = ""
-		f = show(c)
+		f = show(v.Config, c)
 		f.After = string(c.ID)
 	} else {
 		f.Before, f.After = q.Get("before"), q.Get("after")
@@ -171,7 +171,7 @@ func (p *pages) add(w http.ResponseWriter, r *http.Request) error {
 	}
 	v := p.View(r)
 	var rule firewall.Rule
-	rule, e.Problems = e.rule(commit.NewID())
+	rule, e.Problems = e.rule(v.Config, firewall.Rule{ID: commit.NewID()})
 	return p.keep(w, r, v, e, rule, firewall.AddRule{Rule: rule, Place: firewall.Place{Before: firewall.ID(e.Before), After: firewall.ID(e.After)}})
 }
 
@@ -182,7 +182,7 @@ func (p *pages) edit(w http.ResponseWriter, r *http.Request) error {
 	if !ok {
 		return page.NotFound{What: "This rule"}
 	}
-	e := editor{form: show(rule), Rule: rule}
+	e := editor{form: show(v.Config, rule), Rule: rule}
 	e.Hash = v.Config.Hash(ref(rule.ID))
 	return p.editor(w, r, http.StatusOK, v, e)
 }
@@ -205,9 +205,12 @@ func (p *pages) save(w http.ResponseWriter, r *http.Request) error {
 	rule := old
 	if old.Forward != "" {
 		rule.On, rule.Log, rule.Descr, rule.Section = e.On, e.Log, e.Descr, e.Section
-		e.form = show(rule)
+		typed := e.Limit
+		rule.Limit, e.Problems = typed.Value(v.Config, old.Limit)
+		e.form = show(v.Config, rule)
+		e.Limit = typed
 	} else {
-		rule, e.Problems = e.rule(old.ID)
+		rule, e.Problems = e.rule(v.Config, old)
 	}
 	return p.keep(w, r, v, e, rule, firewall.UpdateRule{Rule: rule})
 }
@@ -260,7 +263,7 @@ func (p *pages) editor(w http.ResponseWriter, r *http.Request, status int, v com
 	if _, ok := v.Config.Rule(firewall.ID(e.Before + e.After)); !ok {
 		e.Before, e.After = "", ""
 	}
-	e.Config = v.Config
+	e.Config, e.Warnings = v.Config, page.Warnings(v.Config)[ref(e.Rule.ID)]
 	e.Open(r, v, ref(e.Rule.ID), name, "/rules")
 	return page.Render(w, r, status, editPage(e))
 }
