@@ -51,7 +51,8 @@ func (w *wizard) local(rw http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c := w.Drafts.View(who(r).Account).Config
+	view := w.Drafts.View(who(r).Account)
+	c := view.Config
 	lan, known := find(c, firewall.LAN)
 	f := localForm{Device: lan.Device, Addr: form.Get("addr"), Was: form.Get("was"), DHCP: form.On("dhcp"),
 		From: form.Get("from"), To: form.Get("to"), Hash: form.Get("hash")}
@@ -65,6 +66,7 @@ func (w *wizard) local(rw http.ResponseWriter, r *http.Request) error {
 	if len(f.Problems) > 0 {
 		return w.renderLocal(rw, r, http.StatusUnprocessableEntity, f)
 	}
+	changes = append(changes, never(view, changes, page.ConnOf(r.Context()).Peer)...)
 	hash := f.Hash
 	if len(changes) > 0 && changes[0].Ref().Kind != "interface" {
 		hash = c.Hash(changes[0].Ref())

@@ -106,7 +106,9 @@ func (w *wizard) ports(rw http.ResponseWriter, r *http.Request) error {
 		return w.renderPorts(rw, r, http.StatusUnprocessableEntity, f)
 	}
 	view := w.Drafts.View(who(r).Account)
-	ps, err := w.save(r, commit.AnyHash, w.roles(view.Config, f), nil)
+	changes := w.roles(view.Config, f)
+	changes = append(changes, never(view, changes, page.ConnOf(r.Context()).Peer)...)
+	ps, err := w.save(r, commit.AnyHash, changes, nil)
 	if err != nil {
 		return err
 	}
