@@ -61,9 +61,12 @@ func (k checker) add(field, format string, args ...any) {
 	*k.ps = append(*k.ps, Problem{k.ref.String() + "." + field, fmt.Sprintf(format, args...)})
 }
 
+// maxText is how many characters free text can have.
+const maxText = 200
+
 // text holds for free text: 200 characters at most and none that moves the cursor.
 func (k checker) text(field, s string) {
-	if utf8.RuneCountInString(s) > 200 {
+	if utf8.RuneCountInString(s) > maxText {
 		k.add(field, "Use at most 200 characters; this has %d.", utf8.RuneCountInString(s))
 	}
 	if !utf8.ValidString(s) {
