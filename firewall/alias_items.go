@@ -79,6 +79,25 @@ func ParseItems(kind AliasKind, text string, known func(Name) bool) Items {
 	return r.out
 }
 
+// Again writes a value that cannot be read, with its note, as a line that
+// ParseItems finds wrong again: what is to be mended must not turn into an
+// entry on its way to the person who mends it.
+func (b BadItem) Again(kind AliasKind, known func(Name) bool) string {
+	line := func(value string) string {
+		if strings.ContainsFunc(value, func(c rune) bool { return unicode.IsSpace(c) || strings.ContainsRune(`,;"#`, c) }) {
+			value = `"` + strings.ReplaceAll(value, `"`, `""`) + `"`
+		}
+		if b.Note != "" {
+			value += "  # " + b.Note
+		}
+		return value + "\n"
+	}
+	if s := line(b.Value); len(ParseItems(kind, s, known).Bad) > 0 {
+		return s
+	}
+	return line("!" + b.Value)
+}
+
 // itemReader reads a text line by line.
 type itemReader struct {
 	kind  AliasKind

@@ -102,6 +102,27 @@ func TestParseItemsReadsPorts(t *testing.T) {
 	}
 }
 
+func TestBadItemStaysBad(t *testing.T) {
+	for text, want := range map[string]string{
+		"10.0.0.300 # x":                         "10.0.0.300  # x",
+		"add bad 10.2.0.0/16 nomatch":            "!10.2.0.0/16",
+		"add bad 1.2.3.4,tcp:80":                 `"1.2.3.4,tcp:80"`,
+		"10.0.0.1 was 10.0.0.2":                  "!10.0.0.2  # was 10.0.0.2",
+		"10.0.0.1, B\xfcro # 5":                  `B�ro"`,
+		"10.0.0.1 # " + strings.Repeat("x", 201): "10.0.0.1  # " + strings.Repeat("x", 200) + "…",
+	} {
+		it := ParseItems(Addresses, text, there)
+		if len(it.Bad) != 1 {
+			t.Errorf("%q: %s", text, it.said())
+			continue
+		}
+		got := it.Bad[0].Again(Addresses, there)
+		if again := ParseItems(Addresses, got, there); !strings.Contains(got, want) || len(again.Bad) == 0 || again.Addrs != nil {
+			t.Errorf("%q: %q, want %q; it comes back as %s", text, got, want, again.said())
+		}
+	}
+}
+
 // A cell is no formula in a spreadsheet, and comes back as it was.
 func TestAliasCSVIsSafeAndComesBack(t *testing.T) {
 	a := listed("A", Addresses, "10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5 WEB")
@@ -148,6 +169,9 @@ func FuzzParseItems(f *testing.F) {
 			}
 		}
 		for _, b := range it.Bad {
+			if again := ParseItems(kind, b.Again(kind, known), known); len(again.Bad) == 0 || len(again.Addrs)+len(again.Ports) > 0 {
+				t.Errorf("%+v is written as %q and comes back as %s", b, b.Again(kind, known), again.said())
+			}
 			if b.Line < 1 || b.Text == "" || strings.ContainsAny(b.Value+b.Text+b.Note, "\n\x00\x1b") {
 				t.Errorf("%q: %+v", text, b)
 			}
