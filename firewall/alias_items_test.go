@@ -108,7 +108,7 @@ func TestBadItemStaysBad(t *testing.T) {
 		"add bad 10.2.0.0/16 nomatch":            "!10.2.0.0/16",
 		"add bad 1.2.3.4,tcp:80":                 `"1.2.3.4,tcp:80"`,
 		"10.0.0.1 was 10.0.0.2":                  "!10.0.0.2  # was 10.0.0.2",
-		"10.0.0.1, B\xfcro # 5":                  `B�ro"`,
+		"10.0.0.1, B\xfcro # 5":                  `"10.0.0.1, B�ro # 5"`,
 		"10.0.0.1 # " + strings.Repeat("x", 201): "10.0.0.1  # " + strings.Repeat("x", 200) + "…",
 	} {
 		it := ParseItems(Addresses, text, there)
