@@ -160,9 +160,12 @@ func (f Limit) Asks() string {
 // gist is the limit in a few characters as far as it can be read, for the line
 // that is in sight while the fields are folded.
 func (f Limit) gist() string {
-	l, ps := f.Value(firewall.Config{}, firewall.Limit{})
-	if len(ps) > 0 || !l.On() {
+	if !f.isSet() {
 		return "none"
+	}
+	l, ps := f.Value(firewall.Config{}, firewall.Limit{})
+	if len(ps) > 0 {
+		return ""
 	}
 	return LimitGist(l)
 }
