@@ -303,15 +303,28 @@ func TestIngressChainWaitsForItsDevice(t *testing.T) {
 			t.Error("chain for an absent device")
 		}
 		run(t, "ip", "link", "add", "v9", "type", "veth", "peer", "name", "v8")
-		if err := k.Verify(t.Context(), rs); err == nil {
-			t.Error("the chain of the new device is not missed")
+		if err := k.Verify(t.Context(), rs); err != nil {
+			t.Errorf("the chain of the new device is missed: %v", err)
 		}
 		apply(t, k, rs)
 		if !strings.Contains(run(t, "nft", "list", "ruleset"), `hook ingress device "v9" priority -500`) {
 			t.Error("no chain for the device")
 		}
-		run(t, "ip", "link", "del", "v9")
+		nft(t, "flush chain inet gatehouse in_v9")
+		if err := k.Verify(t.Context(), rs); err == nil {
+			t.Error("the rules of the chain are not missed")
+		}
 		apply(t, k, rs)
+		run(t, "ip", "link", "del", "v9")
+		if err := k.Verify(t.Context(), rs); err != nil {
+			t.Errorf("without the device: %v", err)
+		}
+		apply(t, k, rs)
+		run(t, "ip", "link", "add", "v9", "type", "veth", "peer", "name", "v8")
+		apply(t, k, rs)
+		if !strings.Contains(run(t, "nft", "list", "ruleset"), `hook ingress device "v9" priority -500`) {
+			t.Error("no chain for the device that came back")
+		}
 	})
 }
 

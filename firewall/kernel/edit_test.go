@@ -207,7 +207,7 @@ func TestManyMembersComeAndGoAtOnce(t *testing.T) {
 	})
 }
 
-// A large set can be read while members come and go without end.
+// A large set can be read while members come and go without end, and whole.
 func TestMembersAreReadBesideChanges(t *testing.T) {
 	inside(t, func(t *testing.T) {
 		k := open(t)

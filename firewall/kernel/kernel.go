@@ -59,7 +59,7 @@ func (k *Kernel) open() error {
 	} else if err != nil {
 		return err
 	}
-	_, err = k.generation()
+	_, err = k.sock.generation()
 	switch {
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("the packet filter needs CAP_NET_ADMIN: run as root, or give the service AmbientCapabilities=CAP_NET_ADMIN, "+
@@ -159,17 +159,18 @@ const attempts = 16
 // Without our table in the kernel it does not look along jumps (6.18, as nft -c):
 // a loop of chains is then only found by Apply.
 func (k *Kernel) DryRun(ctx context.Context, rs ruleset.Ruleset) error {
-	return k.transact(ctx, false, k.planner(rs))
+	return k.whileDevicesStay(rs, func() error { return k.transact(ctx, false, k.planner(rs)) })
 }
 
 // Apply puts rs into the kernel, all or nothing, and reads it back. The table
 // and its base chains are never taken away, so that no packet passes unseen
 // (kernel fact 1); counters keep their values, Runtime sets their members. A
 // Runtime set whose definition changed is replaced; its members come along if
-// the key is the same. Ingress chains of absent devices are left out. The error
+// the key is the same. Ingress chains of absent devices are left out: Attach. The error
 // holds a *Refusal for every refused part, or is a *Mismatch of the reading back.
 func (k *Kernel) Apply(ctx context.Context, rs ruleset.Ruleset) error {
-	if err := k.transact(ctx, true, k.planner(rs)); err != nil && !errors.Is(err, errUnheard) {
+	err := k.whileDevicesStay(rs, func() error { return k.transact(ctx, true, k.planner(rs)) })
+	if err != nil && !errors.Is(err, errUnheard) {
 		return err
 	}
 	return k.Verify(ctx, rs)
@@ -199,7 +200,7 @@ func (k *Kernel) transact(ctx context.Context, commit bool, build func(generatio
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		generation, err := k.generation()
+		generation, err := k.sock.generation()
 		if err != nil {
 			return fmt.Errorf("ask nftables for its generation: %w", err)
 		}

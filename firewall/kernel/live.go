@@ -36,9 +36,9 @@ type liveChain struct {
 type liveRule struct{ comment, hash string }
 
 // generation is the number that every committed change in the namespace raises.
-func (k *Kernel) generation() (uint32, error) {
+func (s *sock) generation() (uint32, error) {
 	var gen uint32
-	err := k.sock.request(nft(unix.NFT_MSG_GETGEN), 0, unix.AF_UNSPEC, nil, func(m message) error {
+	err := s.request(nft(unix.NFT_MSG_GETGEN), 0, unix.AF_UNSPEC, nil, func(m message) error {
 		gen = uint32(num(find(m.body, unix.NFTA_GEN_ID)))
 		return nil
 	})
@@ -52,7 +52,7 @@ func (k *Kernel) look(read func(*liveSet) bool) (*live, error) {
 		now, err := k.lookOnce(read)
 		if err == nil {
 			var gen uint32
-			if gen, err = k.generation(); err == nil && gen == now.generation {
+			if gen, err = k.sock.generation(); err == nil && gen == now.generation {
 				return now, nil
 			}
 		}
@@ -66,7 +66,7 @@ func (k *Kernel) look(read func(*liveSet) bool) (*live, error) {
 
 func (k *Kernel) lookOnce(read func(*liveSet) bool) (now *live, err error) {
 	now = &live{sets: map[string]*liveSet{}, chains: map[string]*liveChain{}}
-	if now.generation, err = k.generation(); err != nil {
+	if now.generation, err = k.sock.generation(); err != nil {
 		return nil, err
 	}
 	if err := k.lookTable(now); err != nil || !now.table {
@@ -304,7 +304,7 @@ func membersOf(shape ruleset.Set, list []element) []ruleset.Element {
 	if !define(shape).paired() {
 		var out []ruleset.Element
 		for _, e := range list {
-			out = append(out, e.whole(shape))
+			out = append(out, e.whole(shape, string(e.key)))
 		}
 		return out
 	}
@@ -328,45 +328,45 @@ func membersOf(shape ruleset.Set, list []element) []ruleset.Element {
 			hi = before(list[i+1].key)
 		}
 		m := e.member
-		m.Key, m.Data = splitRange(shape.Key, e.key, hi), splitValues(shape.Data, e.data)
+		m.Key, m.Data = splitRange(shape.Key, string(e.key), string(hi)), splitValues(shape.Data, string(e.data))
 		out = append(out, m)
 	}
 	return out
 }
 
-// whole is the member that an element of an unpaired set is.
-func (e element) whole(shape ruleset.Set) ruleset.Element {
-	m, end := e.member, e.end
-	if end == nil {
-		end = e.key
+// whole is the member that an element of an unpaired set is; key is e.key.
+func (e element) whole(shape ruleset.Set, key string) ruleset.Element {
+	m, hi := e.member, key
+	if e.end != nil {
+		hi = string(e.end)
 	}
-	m.Key, m.Data = splitRange(shape.Key, e.key, end), splitValues(shape.Data, e.data)
+	m.Key, m.Data = splitRange(shape.Key, key, hi), splitValues(shape.Data, string(e.data))
 	return m
 }
 
-func splitRange(types []ruleset.Type, lo, hi []byte) []ruleset.Range {
-	if len(types) == 1 && bytes.Equal(lo, hi) { // by far the most
-		v := ruleset.Value(lo)
-		return []ruleset.Range{{Lo: v, Hi: v}}
+func splitRange(types []ruleset.Type, lo, hi string) []ruleset.Range {
+	los := splitValues(types, lo)
+	his := los
+	if hi != lo {
+		his = splitValues(types, hi)
 	}
-	los, his := splitValues(types, lo), splitValues(types, hi)
-	var out []ruleset.Range
-	for i := range min(len(los), len(his)) {
-		out = append(out, ruleset.Range{Lo: los[i], Hi: his[i]})
+	out := make([]ruleset.Range, min(len(los), len(his)))
+	for i := range out {
+		out[i] = ruleset.Range{Lo: los[i], Hi: his[i]}
 	}
 	return out
 }
 
 // splitValues undoes joinValues.
-func splitValues(types []ruleset.Type, b []byte) []ruleset.Value {
+func splitValues(types []ruleset.Type, s string) []ruleset.Value {
 	var out []ruleset.Value
 	for _, t := range types {
 		n := t.Len()
-		if len(b) < n {
+		if len(s) < n {
 			return nil
 		}
-		out = append(out, ruleset.Value(b[:n]))
-		b = b[min((n+3)&^3, len(b)):]
+		out = append(out, ruleset.Value(s[:n]))
+		s = s[min((n+3)&^3, len(s)):]
 	}
 	return out
 }

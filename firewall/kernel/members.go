@@ -54,7 +54,9 @@ func (k *Kernel) Counters(ctx context.Context) ([]ruleset.Counter, error) {
 }
 
 // Members is what is in the set now, with what is left of the timeouts. A large
-// set takes a while to read, and meanwhile others may change sets.
+// set takes a while to read, and others may change sets meanwhile. Where rules
+// add members, or time takes some away, while it is read, the kernel may leave
+// another one out: one that is missing once need not be gone.
 func (k *Kernel) Members(ctx context.Context, set string) ([]ruleset.Member, error) {
 	s, err := k.dial()
 	if err != nil {
@@ -81,27 +83,44 @@ func (k *Kernel) Members(ctx context.Context, set string) ([]ruleset.Member, err
 // the writer is made to wait.
 const patience = 3
 
-func (s *sock) members(set string) (out []ruleset.Member, err error) {
+func (s *sock) members(set string) ([]ruleset.Member, error) {
+	before, err := s.generation()
+	if err != nil {
+		return nil, fmt.Errorf("ask nftables for its generation: %w", err)
+	}
 	is, err := s.lookSet(set)
 	if err != nil {
 		return nil, err
 	}
-	shape := is.shape()
-	if is.def.paired() {
-		var list []element
-		list, err = s.elements(set)
-		for _, e := range membersOf(shape, list) {
-			out = append(out, ruleset.Member{Set: set, Element: e})
-		}
-	} else {
-		err = s.eachElement(set, func(e element) {
-			out = append(out, ruleset.Member{Set: set, Element: e.whole(shape)})
-		})
-	}
+	out, err := s.readMembers(is)
 	if err != nil {
 		return nil, fmt.Errorf("read set %s: %w", set, err)
 	}
-	return out, nil
+	after, err := s.generation()
+	if err == nil && after != before { // of elements alone the kernel does not tell that
+		err = errChanged
+	}
+	return out, err
+}
+
+func (s *sock) readMembers(set *liveSet) (out []ruleset.Member, err error) {
+	shape := set.shape()
+	if set.def.paired() {
+		list, err := s.elements(set.name)
+		for _, e := range membersOf(shape, list) {
+			out = append(out, ruleset.Member{Set: set.name, Element: e})
+		}
+		return out, err
+	}
+	seen := map[string]bool{} // rules may make it list one twice
+	err = s.eachElement(set.name, func(e element) {
+		if !seen[string(e.key)] {
+			key := string(e.key)
+			seen[key] = true
+			out = append(out, ruleset.Member{Set: set.name, Element: e.whole(shape, key)})
+		}
+	})
+	return out, err
 }
 
 // Fill makes members the only ones of a Runtime set, at one moment. A member's

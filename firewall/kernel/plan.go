@@ -32,17 +32,6 @@ func (k *Kernel) readFor(rs ruleset.Ruleset) func(*liveSet) bool {
 	}
 }
 
-// chainsFor is the chains of rs that can stand now: an ingress chain needs its device (kernel fact 2).
-func (k *Kernel) chainsFor(rs ruleset.Ruleset) []ruleset.Chain {
-	var out []ruleset.Chain
-	for _, c := range rs.AllChains() {
-		if c.Hook == nil || c.Hook.Device == "" || k.present(c.Hook.Device) {
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 // plan is the batch that turns what is into rs. All rules go and come again;
 // chains, sets and counters that stay as they are, are not touched.
 func (k *Kernel) plan(rs ruleset.Ruleset, now *live) (*batch, error) {
@@ -64,7 +53,7 @@ func (k *Kernel) plan(rs ruleset.Ruleset, now *live) (*batch, error) {
 	for _, s := range rs.Sets {
 		b.set(s, now.sets[s.Name])
 	}
-	chains := k.chainsFor(rs)
+	chains := k.chainsFor(rs, now)
 	for _, c := range chains {
 		b.chain(c, now.chains[c.Name])
 	}

@@ -184,6 +184,29 @@ func TestFlowsEndWithTheCallersError(t *testing.T) {
 	})
 }
 
+// marks are two changes of our table by another program.
+func marks(t *testing.T) {
+	t.Helper()
+	run(t, "nft", "add", "counter", "inet", "gatehouse", "note")
+	run(t, "nft", "delete", "counter", "inet", "gatehouse", "note")
+}
+
+// settled is the number of foreign changes after two marks: what was before them
+// has been heard.
+func settled(t *testing.T, foreign *atomic.Int64) int64 {
+	t.Helper()
+	marks(t)
+	last, same := foreign.Load(), 0
+	await(t, "the marks", nil, func() bool {
+		now := foreign.Load()
+		if same++; now != last {
+			last, same = now, 0
+		}
+		return same == 20 && last >= 2
+	})
+	return last
+}
+
 func TestWatchNoticesOthersOnly(t *testing.T) {
 	inside(t, func(t *testing.T) {
 		k := open(t)
@@ -195,29 +218,14 @@ func TestWatchNoticesOthersOnly(t *testing.T) {
 		await(t, "the subscription", func() { run(t, "nft", "add", "rule", "inet", "gatehouse", "forward", "accept") },
 			func() bool { return foreign.Load() > 0 })
 
-		// settled is the count after two marks of another program: what was before them has been heard.
-		settled := func() int64 {
-			t.Helper()
-			run(t, "nft", "add", "counter", "inet", "gatehouse", "note")
-			run(t, "nft", "delete", "counter", "inet", "gatehouse", "note")
-			last, same := foreign.Load(), 0
-			await(t, "the marks", nil, func() bool {
-				now := foreign.Load()
-				if same++; now != last {
-					last, same = now, 0
-				}
-				return same == 20 && last >= 2
-			})
-			return last
-		}
-		settled()
-		count := settled()
+		settled(t, &foreign)
+		count := settled(t, &foreign)
 		apply(t, k, filter(rule(accept), rule(drop)))
 		if err := k.Add(ctx, member("lockout4", "10.0.0.1", time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		nft(t, "table inet theirs { }")
-		if after := settled(); after != count+2 {
+		if after := settled(t, &foreign); after != count+2 {
 			t.Errorf("%d foreign changes of our table reported, want only the 2 marks", after-count)
 		}
 		count = foreign.Load()
