@@ -40,19 +40,27 @@ func TestKernelAgreesWithDecide(t *testing.T) {
 			for cfg.Validate() != nil {
 				cfg = r.policy()
 			}
+			r.facts.Blocked = r.blocked()
 			b := newBatch(r, cfg, 300)
 			for _, p := range b.probes {
 				told[kind(p.want)]++
+				if p.want.Limit.On() {
+					told["within a limit"]++
+				}
+				if s := p.spared(b.facts); s != "" {
+					told[s]++
+				}
 			}
 			packets += len(b.probes)
-			l.load(cfg, facts)
+			l.load(cfg, b.facts)
 			if diff := l.try(b); diff != "" {
 				t.Fatalf("GATEHOUSE_SEED=%d, world %d, policy %d: %s", seed, i, n, l.explain(b, diff))
 			}
 		}
 	}
 	t.Logf("%d packets in %v: %v", packets, time.Since(began).Round(time.Millisecond), told)
-	for _, want := range []string{"pass rule", "pass rule here", "block rule", "reject rule", "pass rule forwarded", simulate.Default, simulate.Spoofed,
+	for _, want := range []string{"pass rule", "pass rule here", "block rule", "reject rule", "pass rule forwarded", "within a limit", simulate.Blocked,
+		"spared protocol 17", "spared protocol 58", simulate.Default, simulate.Spoofed,
 		simulate.Private, simulate.Bogons, simulate.Invalid, simulate.WrongSide, simulate.AntiLockout, simulate.Neighbours, simulate.NoRoute, simulate.Martian} {
 		if told[want] == 0 {
 			t.Errorf("no packet met %q: the test has lost its teeth", want)
@@ -107,11 +115,17 @@ type batch struct {
 
 type probe struct {
 	firewall.Packet
-	want simulate.Decision
+	want    simulate.Decision
+	ingress bool // its interface is on, so that blocked sources are dropped before prerouting
+}
+
+func newProbe(cfg firewall.Config, p firewall.Packet, d simulate.Decision) probe {
+	in, ok := cfg.ByDevice(p.In)
+	return probe{p, d, ok && in.On}
 }
 
 func newBatch(r *draw, cfg firewall.Config, n int) batch {
-	b, e, used := batch{cfg: cfg, facts: r.facts}, simulate.New(cfg, r.facts), map[string]bool{}
+	b, e, used, had := batch{cfg: cfg, facts: r.facts}, simulate.New(cfg, r.facts), map[string]bool{}, spent{}
 	for i := range n {
 		for try := 0; ; try++ {
 			p := r.packet(i)
@@ -119,11 +133,11 @@ func newBatch(r *draw, cfg firewall.Config, n int) batch {
 			if i%2 == 0 && try < 20 && strings.HasPrefix(d.Rule, "auto/") {
 				continue // half of them for a rule, if one can be met
 			}
-			if keys := tuples(p, d, r.facts); !slices.ContainsFunc(keys, func(k string) bool { return used[k] }) {
+			if keys := tuples(p, d, r.facts); !slices.ContainsFunc(keys, func(k string) bool { return used[k] }) && had.within(cfg, p, d) {
 				for _, k := range keys {
 					used[k] = true
 				}
-				b.probes = append(b.probes, probe{p, d})
+				b.probes = append(b.probes, newProbe(cfg, p, d))
 				break
 			}
 		}
@@ -169,7 +183,9 @@ func (p probe) counters() (out []string) {
 	if p.Src.IsMulticast() && p.Src.Is6() || p.Src.IsLoopback() && p.Src.Is6() {
 		return nil // the kernel drops it before the first hook
 	}
-	out = append(out, "seen")
+	if p.want.Rule != simulate.Blocked || !p.ingress {
+		out = append(out, "seen")
+	}
 	if p.want.Forward != "" {
 		out = append(out, compile.RuleCounter(p.want.Forward))
 	}
@@ -179,7 +195,7 @@ func (p probe) counters() (out []string) {
 	switch what, auto := strings.CutPrefix(p.want.Rule, "auto/"); {
 	case !auto:
 		out = append(out, compile.RuleCounter(firewall.ID(strings.TrimPrefix(p.want.Rule, "rule/"))))
-	case slices.Contains([]string{simulate.Default, simulate.Spoofed, simulate.Private, simulate.Bogons, simulate.Invalid, simulate.WrongSide, simulate.AntiLockout}, p.want.Rule):
+	case slices.Contains([]string{simulate.Blocked, simulate.Default, simulate.Spoofed, simulate.Private, simulate.Bogons, simulate.Invalid, simulate.WrongSide, simulate.AntiLockout}, p.want.Rule):
 		out = append(out, compile.AutoCounter(what))
 	}
 	return out
@@ -252,12 +268,12 @@ func (l *lab) explain(b batch, diff string) string {
 	}
 	alone := func(cfg firewall.Config) string {
 		p := rest[0].Packet
-		return fails(cfg, []probe{{p, simulate.Decide(cfg, b.facts, p)}})
+		return fails(cfg, []probe{newProbe(cfg, p, simulate.Decide(cfg, b.facts, p))})
 	}
 	cfg := smaller(b.cfg, func(c firewall.Config) bool { return c.Validate() == nil && alone(c) != "" })
 	text, _ := json.Marshal(cfg)
-	p := probe{rest[0].Packet, simulate.Decide(cfg, b.facts, rest[0].Packet)}
-	return fmt.Sprintf("%s\nof%s\n%s", alone(cfg), lines([]probe{p}), text)
+	p := newProbe(cfg, rest[0].Packet, simulate.Decide(cfg, b.facts, rest[0].Packet))
+	return fmt.Sprintf("%s\nof%s\nblocked %v\n%s", alone(cfg), lines([]probe{p}), b.facts.Blocked, text)
 }
 
 // smaller leaves out every rule, forward, alias and interface without which fails still holds.

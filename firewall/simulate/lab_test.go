@@ -141,14 +141,14 @@ func (l *lab) answersTo(facts firewall.Facts) bool {
 	return true
 }
 
-// witness counts what came in and what the box took for itself. It silences the
-// box: the kernel answers an ICMP error even to a broadcast source, hears that
-// error itself, and the policy would count it beside the probes. How often it
-// does so depends on its limit for errors, which outlives a batch.
+// witness counts what came past ingress and what the box took for itself. It
+// silences the box: the kernel answers an ICMP error even to a broadcast source,
+// hears that error itself, and the policy would count it beside the probes. How
+// often it does so depends on its limit for errors, which outlives a batch.
 const witness = `table inet witness {
 	counter seen { }
 	counter input { }
-	chain pre { type filter hook prerouting priority -300;
+	chain pre { type filter hook prerouting priority -301;
 		ether saddr 02:00:00:00:00:ff counter name "seen"
 	}
 	chain in { type filter hook input priority 100;
@@ -188,8 +188,32 @@ func (l *lab) load(cfg firewall.Config, facts firewall.Facts) {
 			}
 		}
 	}
+	b.WriteString(shutOut(cfg, facts))
 	l.run(b.String(), "nft", "-f", "-")
 	l.forget()
+}
+
+// shutOut puts blocked sources into the sets that the kernel looks them up in:
+// what the policy calls one source into the hash, wider and narrower networks
+// into the intervals, merged, for those may not overlap.
+func shutOut(cfg firewall.Config, facts firewall.Facts) string {
+	var b strings.Builder
+	for _, v6 := range []bool{false, true} {
+		var wide []firewall.AddrRange
+		for i, p := range facts.Blocked {
+			switch left := []string{"", " timeout 1h"}[i%2]; { // quarantine or lock-out
+			case p.Addr().Is6() != v6:
+			case p == cfg.Sources.Of(p.Addr()):
+				fmt.Fprintf(&b, "add element inet gatehouse %s { %s%s }\n", compile.BlockedSet(v6), p.Addr(), left)
+			default:
+				wide = append(wide, firewall.PrefixRange(p))
+			}
+		}
+		for _, r := range firewall.Merge(wide) {
+			fmt.Fprintf(&b, "add element inet gatehouse %s { %s-%s }\n", compile.BlockedNets(v6), r.From, r.To)
+		}
+	}
+	return b.String()
 }
 
 // forget empties the connection table (ctnetlink, IPCTNL_MSG_CT_DELETE).

@@ -116,9 +116,10 @@ func (n network) local(a netip.Addr, in string) bool {
 	return len(n.own[a]) > 0 || a.IsLoopback()
 }
 
-// heard reports whether an IPv4 packet is for the box alone or for everybody on a link.
+// heard reports whether an IPv4 packet is for the box alone or for everybody on a
+// link; 0.0.0.0 is an old way to write that, though no packet gets there by it.
 func (n network) heard(p firewall.Packet) bool {
-	return n.local(p.Dst, p.In) || n.shared[p.Dst] != nil || p.Dst == limited
+	return n.local(p.Dst, p.In) || n.shared[p.Dst] != nil || p.Dst == limited || p.Dst.IsUnspecified()
 }
 
 // returns is the strict reverse path check (RFC 3704, 2.2): the source must be

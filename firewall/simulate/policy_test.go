@@ -54,7 +54,7 @@ func (r *draw) addr(v6 bool) netip.Addr {
 		}
 	} else if r.chance(30) {
 		return addr(pick(r, "8.8.8.8", "1.1.1.1", "10.50.3.4", "192.168.1.255", "192.168.2.0", "255.255.255.255", "223.255.255.255", "240.0.0.1",
-			"224.0.0.1", "172.15.255.255", "172.16.0.0", "192.168.1.254", "10.64.3.255", "203.0.113.9", "0.0.0.0", "127.0.0.1", "255.255.255.254"))
+			"224.0.0.1", "172.15.255.255", "172.16.0.0", "192.168.1.254", "10.64.3.255", "203.0.113.9", "0.0.0.0", "0.1.2.3", "127.0.0.1", "255.255.255.254"))
 	}
 	var of []netip.Prefix
 	for _, d := range devices {
@@ -174,6 +174,7 @@ func (r *draw) policy() firewall.Config {
 	r.cfg = firewall.Factory()
 	r.cfg.Admin.SSH, r.cfg.Admin.HTTP = r.chance(30), pick[uint16](r, 0, 80)
 	r.cfg.Admin.HTTPS = pick[uint16](r, 443, 8443, 8005)
+	r.cfg.Sources = r.sources()
 	r.interfaces()
 	r.aliases()
 	for range 1 + r.IntN(14) {
@@ -253,6 +254,9 @@ func (r *draw) rule() firewall.Rule {
 			out.ICMP = append(out.ICMP, pick(r, firewall.ICMPTypes()...))
 		}
 	}
+	if out.Action == firewall.Pass && r.chance(50) {
+		out.Limit = r.limit(out.Proto)
+	}
 	return out
 }
 
@@ -276,7 +280,11 @@ func (r *draw) forward() {
 	if r.chance(70) {
 		add.Forward.Rule = r.id()
 	}
-	if next, err := add.Apply(r.cfg); err == nil {
+	next, err := add.Apply(r.cfg)
+	if err == nil && add.Forward.Rule != "" && r.chance(50) {
+		next, err = firewall.SetLimit{Rule: add.Forward.Rule, Limit: r.limit(f.Proto)}.Apply(next)
+	}
+	if err == nil {
 		r.cfg = next
 	}
 }

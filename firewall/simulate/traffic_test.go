@@ -8,15 +8,28 @@ import (
 	"gatehouse/firewall"
 )
 
+// outside is addresses that are far away, by family.
+var outside = map[bool][]string{false: {"8.8.4.4", "1.1.1.1", "9.9.9.9", "203.0.113.9"}, true: {"2001:4860::8", "2606::1"}}
+
 // packet is a random packet; not every one can be told from others.
 func (r *draw) packet(number int) firewall.Packet {
+	p := r.addressed(number)
+	if len(r.facts.Blocked) > 0 && r.chance(15) {
+		r.shut(&p)
+	}
+	r.shape(&p)
+	return p
+}
+
+// addressed is a packet that goes from somewhere to somewhere.
+func (r *draw) addressed(number int) firewall.Packet {
 	p := firewall.Packet{In: pick(r, devices...), SrcPort: uint16(20000 + number)}
 	v6 := r.family()
 	p.Src, p.Dst = r.addr(v6), r.addr(v6)
 	if own := slices.DeleteFunc(slices.Clone(r.facts.Addrs[p.In]), func(q netip.Prefix) bool { return q.Addr().Is6() != v6 }); len(own) > 0 && r.chance(75) {
 		p.Src = near(r, pick(r, own...)) // an honest source, most often
 	} else if p.In == "eth0" && r.chance(60) {
-		p.Src = addr(pick(r, map[bool][]string{false: {"8.8.4.4", "1.1.1.1", "9.9.9.9", "203.0.113.9"}, true: {"2001:4860::8", "2606::1"}}[v6]...))
+		p.Src = addr(pick(r, outside[v6]...))
 	}
 	if f, ok := r.anyForward(v6); ok && r.chance(25) {
 		p.Dst = cmp.Or(f.Dst.Addr, p.Dst)
@@ -31,7 +44,6 @@ func (r *draw) packet(number int) firewall.Packet {
 	}
 	if len(r.cfg.Rules) > 0 && r.chance(50) {
 		r.aim(&p, pick(r, r.cfg.Rules...), v6)
-		r.shape(&p)
 		return p
 	}
 	p.Proto = pick[uint8](r, 6, 6, 6, 17, 17, 17, 1, 1, 50, 47, 2, 132, 200)
@@ -53,7 +65,6 @@ func (r *draw) packet(number int) firewall.Packet {
 			}
 		}
 	}
-	r.shape(&p)
 	return p
 }
 
@@ -143,7 +154,7 @@ func (r *draw) shape(p *firewall.Packet) {
 	case 1:
 		p.ICMP = pick[uint8](r, 8, 8, 8, 13, 0, 3, 5, 10, 11, 17)
 	case 58:
-		p.ICMP = pick[uint8](r, 128, 128, 128, 129, 1, 2, 4, 133, 134, 135, 136, 137, 130, 143)
+		p.ICMP = cmp.Or(p.ICMP, pick[uint8](r, 128, 128, 128, 129, 1, 2, 4, 133, 134, 135, 136, 137, 130, 143))
 		if p.ICMP >= 130 && p.ICMP <= 132 || p.ICMP == 143 { // listener messages never leave the link
 			p.Src, p.Dst = addr("fe80::5"), addr("ff02::1")
 		}
