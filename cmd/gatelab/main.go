@@ -21,9 +21,11 @@ const usage = `usage: go run ./cmd/gatelab VERB
   try [--listen 127.0.0.1:8443]   run Gatehouse in a lab and open its web page to this machine's browser
   test                            install what the tests need and run all of them
   bench [NAME...]                 measure; without a name everything
+  guest PACKAGE... [-test.run X]  run these packages' tests under Debian's kernel, in an emulated machine
 `
 
 func main() {
+	guestMain()
 	netlab.Main()
 	insideMain()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -37,11 +39,11 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	verbs := map[string]func(ctx context.Context, root string, args []string, out io.Writer) error{
-		"try": try, "test": test, "bench": bench,
+		"try": try, "test": test, "bench": bench, "guest": guest,
 	}
 	if len(args) == 0 || verbs[args[0]] == nil {
 		fmt.Fprint(out, usage)
-		return errors.New("say try, test or bench")
+		return errors.New("say try, test, bench or guest")
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("needs root: it makes network namespaces")

@@ -23,6 +23,12 @@ func forAll() []string {
 		"chromium", "fonts-dejavu-core") // the browser, and letters for it
 }
 
+// forGuest is what `gatelab guest` needs beside forTrial to make and run an
+// emulated machine; its kernel is downloaded and not installed.
+func forGuest() []string {
+	return []string{"qemu-system-x86", "busybox-static", "kmod", "conntrack"}
+}
+
 // install brings in those that are missing. A machine that has everything needs no network.
 func install(ctx context.Context, packages []string, out io.Writer) error {
 	var missing []string
