@@ -132,34 +132,46 @@ type Use struct {
 	Field string
 }
 
-// AliasUses is every place where an alias stands. The rule that a forward made
-// says what the forward says, so there only its limit counts.
-func (c Config) AliasUses(n Name) (list []Use) {
-	if n == "" {
-		return nil // no name is no alias: it stands for "none" in a limit
+// AliasUses is every place where an alias stands, by its name. The rule that a
+// forward made says what the forward says, so there only its limit counts.
+func (c Config) AliasUses() map[Name][]Use {
+	out := map[Name][]Use{}
+	add := func(n Name, ref Ref, field string) {
+		u := Use{ref, field}
+		if list := out[n]; n != "" && (len(list) == 0 || list[len(list)-1] != u) {
+			out[n] = append(list, u)
+		}
 	}
-	end := func(e End) bool { return e.Kind == EndAlias && e.Name == n }
-	port := func(p PortEnd) bool { return p.Alias == n }
-	add := func(kind, key, field string, used bool) {
-		if used {
-			list = append(list, Use{Ref{kind, key}, field})
+	ends := func(list []End, ref Ref, field string) {
+		for _, e := range list {
+			if e.Kind == EndAlias {
+				add(e.Name, ref, field)
+			}
 		}
 	}
 	for _, r := range c.Rules {
-		own := r.Forward == ""
-		add("rule", string(r.ID), "src", own && slices.ContainsFunc(r.Src.Of, end))
-		add("rule", string(r.ID), "sport", slices.ContainsFunc(r.SrcPorts, port))
-		add("rule", string(r.ID), "dst", slices.ContainsFunc(r.Dst.Of, end))
-		add("rule", string(r.ID), "dport", slices.ContainsFunc(r.DstPorts, port))
-		add("rule", string(r.ID), "never", r.Limit.Never == n)
+		ref := Ref{"rule", string(r.ID)}
+		if r.Forward == "" {
+			ends(r.Src.Of, ref, "src")
+		}
+		for _, p := range r.SrcPorts {
+			add(p.Alias, ref, "sport")
+		}
+		ends(r.Dst.Of, ref, "dst")
+		for _, p := range r.DstPorts {
+			add(p.Alias, ref, "dport")
+		}
+		add(r.Limit.Never, ref, "never")
 	}
 	for _, f := range c.Forwards {
-		add("forward", string(f.ID), "from", slices.ContainsFunc(f.From.Of, end))
+		ends(f.From.Of, Ref{"forward", string(f.ID)}, "from")
 	}
 	for _, a := range c.Aliases {
-		add("alias", string(a.Name), "items", slices.Contains(a.contains(), n))
+		for _, n := range a.contains() {
+			add(n, Ref{"alias", string(a.Name)}, "items")
+		}
 	}
-	return list
+	return out
 }
 
 // Inside says that what an entry stands for lies in another entry of the same

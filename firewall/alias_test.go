@@ -67,7 +67,7 @@ func TestAliasUsesNameEveryPlace(t *testing.T) {
 		"PORTS": "rule/01B.dport", "OTHERS": "alias/PORTS.items", "SPARE": "", "NONE": "", "": "",
 	} {
 		var got []string
-		for _, u := range c.AliasUses(name) {
+		for _, u := range c.AliasUses()[name] {
 			got = append(got, u.Ref.String()+"."+u.Field)
 		}
 		if strings.Join(got, " ") != want {
@@ -76,7 +76,7 @@ func TestAliasUsesNameEveryPlace(t *testing.T) {
 	}
 	// The rule of a forward says what the forward says; its limit is its own.
 	c.Rules[4].Limit.Never = "SPARE"
-	if u := c.AliasUses("SPARE"); len(u) != 1 || u[0] != (Use{Ref{"rule", "01R"}, "never"}) {
+	if u := c.AliasUses()["SPARE"]; len(u) != 1 || u[0] != (Use{Ref{"rule", "01R"}, "never"}) {
 		t.Errorf("the limit of a linked rule: %v", u)
 	}
 }
@@ -98,7 +98,7 @@ func TestReplaceAliasFollowsEveryUse(t *testing.T) {
 	if ps := got.Validate(); ps != nil {
 		t.Fatal(ps)
 	}
-	if u := got.AliasUses("WEB"); u != nil {
+	if u := got.AliasUses()["WEB"]; u != nil {
 		t.Errorf("still used: %v", u)
 	}
 	if _, there := got.Alias("WEB"); there {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"gatehouse/services/commit"
 	"gatehouse/services/events"
 	"gatehouse/store"
+	"gatehouse/web/aliases"
 	"gatehouse/web/auth"
 	"gatehouse/web/changes"
 	"gatehouse/web/draft"
@@ -82,6 +84,7 @@ func newDesk(t *testing.T, start firewall.Config) *desk {
 		Hosts: func() []forwards.Host {
 			return []forwards.Host{{Addr: netip.MustParseAddr("192.168.1.120"), Name: "laptop"}}
 		}})...)
+	routes = append(routes, aliases.New(at)...)
 	routes = append(routes, d.network.routes(at)...)
 	routes = append(routes, page.Route{Method: http.MethodGet, Path: "/", Serve: func(w http.ResponseWriter, r *http.Request) error {
 		return page.Go(w, r, "/rules")
@@ -308,3 +311,15 @@ func home() firewall.Config {
 
 // ruleID is the id of the sample's rules, in their order.
 func ruleID(i int) firewall.ID { return firewall.ID(fmt.Sprintf("01JRULE%019d", i+1)) }
+
+// toast is what the next page of the browser says, with what its Undo is for.
+func (d *desk) toast(a answer) string {
+	d.t.Helper()
+	for _, c := range a.Cookies() {
+		if b, err := base64.RawURLEncoding.DecodeString(c.Value); c.Name == "__Host-toast" && err == nil {
+			return string(b)
+		}
+	}
+	d.t.Error("there is no toast")
+	return ""
+}

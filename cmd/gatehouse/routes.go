@@ -11,6 +11,7 @@ import (
 	"gatehouse/firewall"
 	"gatehouse/services/commit"
 	"gatehouse/web"
+	"gatehouse/web/aliases"
 	"gatehouse/web/auth"
 	"gatehouse/web/changes"
 	"gatehouse/web/dashboard"
@@ -36,6 +37,7 @@ func (b *box) routes(ctx context.Context) error {
 	desk := draft.Desk{Drafts: b.writer, Who: who, Apply: behind.Now}
 	all = append(all, rules.New(rules.Deps{Desk: desk, Hits: b.hits})...)
 	all = append(all, forwards.New(forwards.Deps{Desk: desk, Hits: b.hits, Hosts: b.hosts})...)
+	all = append(all, aliases.New(desk)...)
 	all = append(all, interfaces.New(interfaces.Deps{Desk: desk, Ports: b.link.Status})...)
 	all = append(all, leases.New(leases.Deps{Desk: desk, Server: b.dhcp})...)
 	all = append(all, revisions.New(b.writer, who)...)

@@ -88,7 +88,7 @@ func objects(c firewall.Config) []object {
 		add("interface", string(i.Name), "interface "+i.String())
 	}
 	for _, a := range c.Aliases {
-		add("alias", string(a.Name), "alias "+string(a.Name))
+		add("alias", string(a.Name), "alias "+a.String())
 	}
 	for _, r := range c.Rules {
 		add("rule", string(r.ID), titled(r.Descr, "rule "+r.String()))

@@ -155,6 +155,10 @@ func (s review) link(r firewall.Ref) string {
 		if _, ok := s.View.Config.Forward(firewall.ID(r.Key)); ok {
 			return "/forwards/" + r.Key
 		}
+	case "alias":
+		if _, ok := s.View.Config.Alias(firewall.Name(r.Key)); ok {
+			return "/aliases/" + r.Key
+		}
 	}
 	return ""
 }

@@ -45,6 +45,7 @@ func menu() []entry {
 		{"", "Dashboard", "/", "layout-dashboard"},
 		{"Firewall", "Rules", "/rules", "shield"},
 		{"Firewall", "Forwards", "/forwards", "arrow-right-left"},
+		{"Firewall", "Aliases", "/aliases", "globe"},
 		{"Network", "Interfaces", "/interfaces", "ethernet-port"},
 		{"Network", "DHCP", "/leases", "network"},
 		{"System", "Revisions", "/revisions", "history"},
