@@ -113,7 +113,7 @@ func (s Sources) Of(a netip.Addr) netip.Prefix {
 // and the number of the rule. The low 16 bits are for gateways and tags.
 const (
 	MarkPending  uint32 = 1 << 31    // its handshake is not complete and not counted yet
-	MarkShared   uint32 = 1 << 30    // its source did not fit into the meter
+	MarkShared   uint32 = 1 << 30    // with MarkPending: its source did not fit into the meter; without: the server has not answered its handshake
 	MarkRefused  uint32 = 1 << 29    // it completed beyond the limit: no packet of it passes
 	MarkRule     uint32 = 0x1fff0000 // which rule: LimitNumbers, shifted by MarkShift
 	MarkShift           = 16

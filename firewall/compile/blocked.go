@@ -25,6 +25,10 @@ func BlockedNets(v6 bool) string { return "blocked_nets" + digit(v6) }
 // ExemptSet is the set of sources of one family that no limit shuts out.
 func ExemptSet(v6 bool) string { return "exempt" + digit(v6) }
 
+// ForgedSet is the set of sources of one family in whose name somebody forged a
+// connection not long ago: they are limited, but not shut out.
+func ForgedSet(v6 bool) string { return "forged" + digit(v6) }
+
 // source is what sources of one family are told apart by: a field, and those of its bits that count.
 type source struct {
 	field ruleset.Field
@@ -60,6 +64,7 @@ func (b *builder) blocked() {
 		b.set(ruleset.Set{Name: BlockedSet(v6), Origin: origin, Key: key, Runtime: true, Timeout: true, Dynamic: true, Counter: true, Size: blockedSize})
 		b.set(ruleset.Set{Name: BlockedNets(v6), Origin: origin, Key: key, Runtime: true, Timeout: true, Interval: true, Counter: true})
 		b.set(ruleset.Set{Name: ExemptSet(v6), Origin: origin, Key: key, Runtime: true})
+		b.set(ruleset.Set{Name: ForgedSet(v6), Origin: origin, Key: key, Runtime: true, Timeout: true, Dynamic: true, Size: blockedSize})
 	}
 	b.chain(ruleset.Chain{Name: autoChain("blocked"), Rules: b.dropBlocked()})
 	for _, in := range b.on(anyRole) {

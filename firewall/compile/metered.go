@@ -10,13 +10,19 @@ import (
 )
 
 // The chains of limits (design 5). A connection by a limited rule carries the
-// rule's number in its ct mark, and Pending until its handshake is complete. How
-// many are open is asked at the first packet, where alone the kernel can say it.
-// New ones of TCP are counted by the first packet after the handshake, which
-// nobody can send in somebody else's name; of other protocols by the first
-// packet, so these are only dropped. A meter that is full takes no further
-// sources; those share one meter of the rule. Of TCP they are told at the first
-// packet (Shared) and counted after the handshake, so that forged ones take no share.
+// rule's number in its ct mark. How many are open is asked at the first packet,
+// where alone the kernel can say it. Of other protocols than TCP the first packet
+// also counts as a new connection, so these are only dropped. A TCP connection is
+// Pending until the packet that completes its handshake, and that packet counts:
+// conntrack knows it by the acknowledgement, which only who heard the server can
+// give, or one of 65,000 guesses. A guess that comes through is answered by a
+// reset of the server before it says anything else (Shared without Pending is
+// the time until then): somebody forges connections in the name of this source,
+// which for a while is limited but not shut out.
+//
+// A meter that is full takes no further sources; those share one meter of the
+// rule. Of TCP they are told at the first packet (Shared, with Pending) and
+// counted with their handshake, so that forged ones take no share.
 
 // limitRate bounds what one chain tells services/quarantine; fullRate, that a meter is full.
 var (
@@ -35,6 +41,12 @@ func (l limiter) chain(what string) string { return what + "_" + string(l.id) }
 
 func (l limiter) line(stmts ...ruleset.Stmt) ruleset.Rule { return line(l.origin(), "", stmts...) }
 
+// not is the opposite of m.
+func not(m ruleset.Match) ruleset.Match {
+	m.Not = !m.Not
+	return m
+}
+
 // marked matches connections of which any bit of the mark is set.
 func marked(bits uint32) ruleset.Match {
 	return ruleset.Match{Field: ruleset.CTMark, Mask: ruleset.U32(bits), Not: true, In: []ruleset.Range{ruleset.One(ruleset.U32(0))}}
@@ -48,18 +60,21 @@ func direction(d uint8) ruleset.Match {
 	return ruleset.Match{Field: ruleset.CTDirection, In: []ruleset.Range{ruleset.One(ruleset.Byte(d))}}
 }
 
-// meteredFirst stands before known connections are accepted. One whose
-// handshake is not counted yet, or that was refused, is looked at; so is a SYN
-// on a known connection.
+// meteredFirst stands before known connections are accepted: connections that
+// are not settled, or were refused, are looked at; so is a SYN on a known one.
 func (b *builder) meteredFirst() (rules []ruleset.Rule) {
 	if len(b.counted()) > 0 {
-		rules = append(rules, line("auto/limits", "not counted yet, or refused", marked(firewall.MarkPending|firewall.MarkRefused), jump("metered")))
+		rules = append(rules, unsettledFirst())
 	}
 	if len(b.begun()) > 0 {
 		rules = append(rules, line("auto/limits", "begins again", proto(6), tcpFlags(tcpFirst, ruleset.SYN),
 			state(ruleset.StateEstablished), direction(ruleset.DirOriginal), jump("begun")))
 	}
 	return rules
+}
+
+func unsettledFirst() ruleset.Rule {
+	return line("auto/limits", "not settled, or refused", marked(firewall.MarkPending|firewall.MarkShared|firewall.MarkRefused), jump("metered"))
 }
 
 // counted is where the handshakes of each limited rule are counted.
@@ -84,30 +99,68 @@ func (b *builder) begun() (arms []ruleset.Arm) {
 	return arms
 }
 
-// metered is the chains that the packets of meteredFirst go to.
+// metered is the chains that the packets of meteredFirst go to, and those of each limit.
 func (b *builder) metered() {
-	if arms := b.begun(); len(arms) > 0 {
-		b.dropChain("stray", false)
-		b.chain(ruleset.Chain{Name: "begun", Rules: []ruleset.Rule{
-			line("auto/limits", "", ruleset.VMap{Field: ruleset.CTMark, Mask: ruleset.U32(firewall.MarkRule | firewall.MarkPending), Arms: arms})}})
-	}
 	if arms := b.counted(); len(arms) > 0 {
 		b.dropChain("refused", false)
-		settled := ruleset.SetMark{Keep: ^firewall.MarkPending}
-		known, flags := state(ruleset.StateEstablished), tcpFlags(ruleset.SYN|ruleset.RST, 0)
-		known.Not, flags.Not = true, true
-		b.chain(ruleset.Chain{Name: "metered", Rules: []ruleset.Rule{
-			line("auto/limits", "", marked(firewall.MarkRefused), gotoChain(autoChain("refused"))),
-			line("auto/limits", "", known, back),
-			line("auto/limits", "the server wants none", direction(ruleset.DirReply), proto(6), tcpFlags(ruleset.RST, ruleset.RST), settled, back),
-			line("auto/limits", "", direction(ruleset.DirReply), back),
-			line("auto/limits", "no handshake yet", proto(6), flags, back),
-			line("auto/limits", "", ruleset.VMap{Field: ruleset.CTMark, Mask: ruleset.U32(firewall.MarkRule), Arms: arms}),
-			line("auto/limits", "its limit is gone", settled)}})
+		b.dropChain("stray", false)
+		b.chain(ruleset.Chain{Name: "metered", Rules: unsettled(arms)})
+		b.chain(ruleset.Chain{Name: "answered", Rules: answered()})
+		b.chain(ruleset.Chain{Name: "forged", Rules: b.forged()})
+		// What the box itself says as a server.
+		b.chain(ruleset.Chain{Name: "output", Hook: &ruleset.Hook{Type: "filter", Name: "output", Priority: filter}, Rules: []ruleset.Rule{unsettledFirst()}})
+	}
+	if arms := b.begun(); len(arms) > 0 {
+		b.chain(ruleset.Chain{Name: "begun", Rules: []ruleset.Rule{
+			line("auto/limits", "", ruleset.VMap{Field: ruleset.CTMark, Mask: ruleset.U32(firewall.MarkRule | firewall.MarkPending), Arms: arms})}})
 	}
 	for _, l := range b.limiters {
 		b.limit(l)
 	}
+}
+
+// settled is the mark of a connection that needs no more looking at.
+var settled = ruleset.SetMark{Keep: ^(firewall.MarkPending | firewall.MarkShared)}
+
+// unsettled looks at a connection until its handshake is counted and the server
+// has answered, and at all of one that was refused. What it returns is accepted as known.
+func unsettled(counted []ruleset.Arm) []ruleset.Rule {
+	return []ruleset.Rule{
+		line("auto/limits", "", marked(firewall.MarkRefused), gotoChain(autoChain("refused"))),
+		line("auto/limits", "", not(state(ruleset.StateEstablished)), back),
+		line("auto/limits", "", direction(ruleset.DirReply), gotoChain("answered")),
+		line("auto/limits", "counted", not(marked(firewall.MarkPending)), back),
+		line("auto/limits", "no handshake yet", proto(6), not(tcpFlags(ruleset.SYN|ruleset.RST, 0)), back),
+		line("auto/limits", "", ruleset.VMap{Field: ruleset.CTMark, Mask: ruleset.U32(firewall.MarkRule), Arms: counted}),
+		line("auto/limits", "its limit is gone", settled),
+	}
+}
+
+// answered looks at what the server says of a connection that is not settled.
+func answered() []ruleset.Rule {
+	return []ruleset.Rule{
+		line("auto/limits", "the server wants none", marked(firewall.MarkPending), proto(6), tcpFlags(ruleset.RST, ruleset.RST), settled, back),
+		line("auto/limits", "no handshake yet", marked(firewall.MarkPending), back),
+		line("auto/limits", "the server waits for it still", proto(6), tcpFlags(ruleset.SYN, ruleset.SYN), back),
+		// A wrong acknowledgement is reset without ACK; an application that will not talk resets with it (RFC 9293, 3.5.2).
+		line("auto/limits", "a guess", proto(6), tcpFlags(ruleset.RST|ruleset.ACK, ruleset.RST), gotoChain("forged")),
+		line("auto/limits", "", settled),
+	}
+}
+
+// forged ends a connection that somebody forged, and spares the source for so
+// long that whatever was counted for it is forgotten.
+func (b *builder) forged() []ruleset.Rule {
+	spare := 10 * time.Minute
+	for _, l := range b.limiters {
+		spare = max(spare, l.window())
+	}
+	rules := []ruleset.Rule{line("auto/limits", "", ruleset.SetMark{Keep: ^firewall.MarkShared, Set: firewall.MarkRefused})}
+	for _, v6 := range []bool{false, true} {
+		rules = append(rules, line("auto/limits", "", family(v6),
+			ruleset.Meter{Set: ForgedSet(v6), Key: addrField(v6, true), Mask: b.source(v6).mask, Update: true, Timeout: spare}))
+	}
+	return rules
 }
 
 // limit is the chains of one limit.
@@ -136,11 +189,11 @@ func (b *builder) first(l limiter) []ruleset.Rule {
 	rules := []ruleset.Rule{l.line(ruleset.Match{Field: ruleset.CTMark, Mask: ruleset.U32(firewall.MarkRule),
 		In: []ruleset.Range{ruleset.One(ruleset.U32(l.mark))}}, back)} // it is not the first
 	if l.tcp { // who begins in the middle has shown no handshake
-		flags, v := tcpFlags(tcpFirst, ruleset.SYN), gotoChain(autoChain("stray"))
-		if flags.Not = true; l.DryRun {
+		v := gotoChain(autoChain("stray"))
+		if l.DryRun {
 			v = back
 		}
-		rules = append(rules, l.line(proto(6), flags, v))
+		rules = append(rules, l.line(proto(6), not(tcpFlags(tcpFirst, ruleset.SYN)), v))
 	}
 	if l.Open > 0 {
 		v := gotoChain(l.chain("open"))
@@ -174,14 +227,23 @@ func (b *builder) begin(l limiter) []ruleset.Rule {
 	return rules
 }
 
-// handshake is what the first packet after a handshake meets.
+// handshake is what the packet meets that completes a handshake, or claims to:
+// conntrack lets one through that acknowledges less than it may, but does not take it for an answer.
 func (b *builder) handshake(l limiter) []ruleset.Rule {
-	rules := []ruleset.Rule{l.line(ruleset.SetMark{Keep: ^firewall.MarkPending})}
+	guess := gotoChain(autoChain("stray"))
+	if l.DryRun {
+		guess = back
+	}
+	assured := ruleset.Match{Field: ruleset.CTStatusField, In: []ruleset.Range{ruleset.One(ruleset.U32(ruleset.StatusAssured))}}
+	rules := []ruleset.Rule{l.line(not(assured), guess)}
 	if l.Open > 0 {
 		rules = append(rules, l.line(marked(firewall.MarkShared), gotoChain(l.chain("share"))))
 	}
-	return append(rules, b.newcomers(l)...)
+	return append(append(rules, l.line(completed)), b.newcomers(l)...)
 }
+
+// completed is the mark of a connection whose handshake was counted.
+var completed = ruleset.SetMark{Keep: ^firewall.MarkPending, Set: firewall.MarkShared}
 
 // newcomers counts a new connection of its source.
 func (b *builder) newcomers(l limiter) []ruleset.Rule {
@@ -251,14 +313,21 @@ func (b *builder) spared(l limiter, v ruleset.Verdict) (rules []ruleset.Rule) {
 			return []ruleset.Stmt{ruleset.Match{Field: s.field, Set: neverSet(l.Never, v6)}, v}
 		})...)
 	}
-	return append(rules, b.from(l, func(s source, v6 bool) []ruleset.Stmt { return []ruleset.Stmt{s.in(ExemptSet(v6)), v} })...)
+	for _, set := range []func(bool) string{ExemptSet, ForgedSet} {
+		rules = append(rules, b.from(l, func(s source, v6 bool) []ruleset.Stmt { return []ruleset.Stmt{s.in(set(v6)), v} })...)
+	}
+	return rules
 }
 
 // sharing counts a new connection of a source that did not fit into a meter.
 func (l limiter) sharing() []ruleset.Rule {
-	rules := []ruleset.Rule{
-		l.tell(firewall.MeterFull, fullRate),
-		l.line(ruleset.Meter{Set: l.shareSet(), Key: ruleset.L4Proto, Limit: l.shared()}, gotoChain(l.chain("refuse"))),
+	rules := []ruleset.Rule{l.tell(firewall.MeterFull, fullRate)}
+	if l.tcp {
+		rules = append(rules, l.line(proto(6), completed))
+	}
+	rules = append(rules, l.line(ruleset.Meter{Set: l.shareSet(), Key: ruleset.L4Proto, Limit: l.shared()}, gotoChain(l.chain("refuse"))))
+	if l.tcp && l.others {
+		rules = append(rules, l.line(proto(6), back))
 	}
 	if l.others {
 		rules = append(rules, l.line(ruleset.SetMark{Keep: others, Set: l.mark}))

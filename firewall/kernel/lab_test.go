@@ -67,6 +67,12 @@ func ipAll(lines string) error {
 func lab(t *testing.T) (client, server *peer) {
 	t.Helper()
 	client, server = newPeer(t), newPeer(t)
+	noDAD := func() error { return os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0) } // IPv6 works at once
+	client.do(t, noDAD)
+	server.do(t, noDAD)
+	if err := noDAD(); err != nil {
+		t.Fatal(err)
+	}
 	err := ipAll(fmt.Sprintf(`
 		link add vc type veth peer name eth0 netns %d
 		link add vs type veth peer name eth0 netns %d

@@ -224,7 +224,7 @@ func masked(f Field, mask Value) string {
 	switch {
 	case mask == "":
 		return f.String()
-	case f == TCPFlagsField:
+	case f == TCPFlagsField && strings.Contains(f.Type().Text(mask), " "):
 		return f.String() + " & (" + f.Type().Text(mask) + ")"
 	}
 	return f.String() + " & " + f.Type().Text(mask)

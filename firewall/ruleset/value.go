@@ -96,6 +96,7 @@ const (
 	StateEstablished = 2
 	StateRelated     = 4
 	StateNew         = 8
+	StatusAssured    = 0x04 // TCP: an acknowledgement that fits came after the SYN and its answer
 	StatusDNAT       = 0x20
 )
 
@@ -217,7 +218,7 @@ var icmp6Names = map[byte]string{1: "destination-unreachable", 2: "packet-too-bi
 
 var stateNames = map[uint32]string{1: "invalid", 2: "established", 4: "related", 8: "new", 64: "untracked"}
 
-var statusNames = map[uint32]string{0x10: "snat", 0x20: "dnat"}
+var statusNames = map[uint32]string{4: "assured", 0x10: "snat", 0x20: "dnat"}
 
 var flagNames = map[uint32]string{FIN: "fin", SYN: "syn", RST: "rst", 8: "psh", ACK: "ack", 0x20: "urg", 0x40: "ecn", 0x80: "cwr"}
 
