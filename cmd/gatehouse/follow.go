@@ -186,6 +186,8 @@ func (b *box) portEvent(e link.Event) {
 		b.resolvers()
 	case link.AddrNew, link.AddrGone:
 		b.covers()
+	case link.Appeared:
+		b.attach(ctx)
 	}
 	if e.Kind != link.AddrGone || b.delivered() {
 		return
@@ -194,6 +196,21 @@ func (b *box) portEvent(e link.Event) {
 	c, _ := b.writer.Running()
 	if err := b.cutter.Cut(ctx, c); err != nil {
 		b.log.Warn("cut connections of an address that is gone", "addr", e.Addr, "err", err)
+	}
+}
+
+// attach gives ports that have appeared the chains by which what comes from
+// shut-out sources is dropped early; until then it is dropped a little later. As
+// delivered the rules follow the ports anyway.
+func (b *box) attach(ctx context.Context) {
+	err := b.writer.WithRules(ctx, func(ctx context.Context, rules ruleset.Ruleset) error {
+		if rules.Stamp == factoryStamp {
+			return nil
+		}
+		return b.kernel.Attach(ctx, rules)
+	})
+	if err != nil && ctx.Err() == nil {
+		b.log.Warn("drop early at a port that has appeared", "err", err)
 	}
 }
 

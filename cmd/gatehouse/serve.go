@@ -227,7 +227,7 @@ func (b *box) boot(ctx context.Context) error {
 	b.run(ctx, "dhcp", b.dhcp.Run)
 	b.run(ctx, "watch", func(ctx context.Context) error {
 		// What changed before it listens is told to nobody: look once it does.
-		look := time.AfterFunc(2*time.Second, func() { b.check(ctx) })
+		look := time.AfterFunc(2*time.Second, func() { b.check(ctx); b.attach(ctx) })
 		defer look.Stop()
 		return b.kernel.Watch(ctx, func() { b.foreign(ctx) })
 	})

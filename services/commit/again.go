@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"gatehouse/firewall/compile"
+	"gatehouse/firewall/ruleset"
 )
 
 // Again puts what runs into the kernel and the services once more: for the box
@@ -39,6 +40,21 @@ func (w *Writer) InLockdown(ctx context.Context, f func(context.Context)) error 
 		f(ctx)
 	}
 	return nil
+}
+
+// WithRules calls f with the rules that should be in the kernel, and does nothing
+// in a lockdown. f has the turn: what it does to the kernel cannot meet an Apply
+// or a Restore half way. The error is f's, or ctx's.
+func (w *Writer) WithRules(ctx context.Context, f func(context.Context, ruleset.Ruleset) error) error {
+	if err := w.turn.take(ctx); err != nil {
+		return err
+	}
+	defer w.turn.release()
+	if w.Status().Lockdown {
+		return nil
+	}
+	config, _ := w.Running()
+	return f(ctx, compile.Compile(config))
 }
 
 // Check reads the rules back and, where they are not those that should run,

@@ -12,6 +12,7 @@ import (
 
 	"gatehouse/firewall"
 	"gatehouse/firewall/compile"
+	"gatehouse/firewall/ruleset"
 	"gatehouse/store"
 )
 
@@ -120,6 +121,17 @@ func checkReadOnly(t *testing.T, b *box) {
 	}
 }
 
+func TestRulesAreThoseOfWhatRuns(t *testing.T) {
+	b := newBox(t)
+	w := b.start(true)
+	bad := errors.New("bad")
+	stamp := ""
+	err := w.WithRules(t.Context(), func(_ context.Context, rs ruleset.Ruleset) error { stamp = rs.Stamp; return bad })
+	if now, _ := b.runs(); stamp != now || stamp == "" || !errors.Is(err, bad) {
+		t.Errorf("rules %q, %v; %q runs", stamp, err, now)
+	}
+}
+
 func TestNothingThatVerifiesIsLockdown(t *testing.T) {
 	b := settledBox(t)
 	b.off()
@@ -142,6 +154,9 @@ func TestNothingThatVerifiesIsLockdown(t *testing.T) {
 	called := 0
 	if err := w.InLockdown(t.Context(), func(context.Context) { called++ }); err != nil || called != 1 {
 		t.Fatalf("called %d times in lockdown: %v", called, err)
+	}
+	if err := w.WithRules(t.Context(), func(context.Context, ruleset.Ruleset) error { called++; return nil }); err != nil || called != 1 {
+		t.Errorf("rules in a lockdown: called %d times, %v", called, err)
 	}
 	// Starting over is possible, by a person's word.
 	if err := w.Restore(t.Context(), Who{"console", "console", alice.Addr}, 0); err == nil {
