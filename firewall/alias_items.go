@@ -67,7 +67,9 @@ func ParseItems(kind AliasKind, text string, known func(Name) bool) Items {
 	if len(r.out.Addrs) == 0 {
 		r.out.Addrs = nil
 	}
-	r.tell(r.headings, "a heading", "%d headings")
+	if r.table != nil {
+		r.out.Left = append(r.out.Left, "a heading")
+	}
 	r.tell(r.empty, "1 line without a value", "%d lines without a value")
 	r.tell(r.timeouts, "1 timeout", "%d timeouts")
 	r.tell(r.cut, "the end of 1 long note", "the ends of %d long notes")
@@ -104,13 +106,13 @@ type itemReader struct {
 	known func(Name) bool
 	out   Items
 	line  int
-	begun bool // a line with something in it was read
+	begun bool // a line with values was read: no heading can follow
 	table *table
 	addrs map[End]int // where an entry stands in out
 	ports map[PortEnd]int
 
-	headings, empty, timeouts, cut int
-	columns                        []string
+	empty, timeouts, cut int // of Left
+	columns              []string
 }
 
 func (r *itemReader) tell(n int, one, many string) {
@@ -122,8 +124,6 @@ func (r *itemReader) tell(n int, one, many string) {
 }
 
 func (r *itemReader) read(line string) {
-	first := !r.begun
-	r.begun = r.begun || line != ""
 	switch {
 	case line == "":
 		return
@@ -133,13 +133,13 @@ func (r *itemReader) read(line string) {
 	case line[0] == '#', line[0] == ';', strings.HasPrefix(line, "//"):
 		r.empty++
 		return
-	case first && r.heading(line):
-		r.headings++
-		return
 	case r.table != nil:
 		r.row(line)
 		return
+	case !r.begun && r.heading(line):
+		return
 	}
+	r.begun = true
 	value, note := cutNote(line)
 	ws := split(value)
 	if r.ipset(ws, note) {

@@ -14,7 +14,8 @@ import (
 	"gatehouse/services/commit"
 )
 
-func TestAliasPagesFitEveryWindowWithoutViolation(t *testing.T) {
+// branched is a desk with aliases in every state: new, renamed, deleted, used by many.
+func branched(t *testing.T) *desk {
 	d := newDesk(t, home())
 	wantStatus(t, d.ask(by("admin"), "POST", "/aliases/new", aliasForm("name", "BRANCHES", "descr", "Our other offices and the people who work from home",
 		"items", "198.18.220.0-198.18.222.200 # Graz\n198.18.224.0/20 # Linz\n198.18.230.0/24\n2001:db8:1234:5678::/64 # all of Vienna\n2001:db8:1234:5678:9abc:def0:1234:5678 # the printer there\nWEB_SERVERS")), http.StatusSeeOther)
@@ -31,6 +32,11 @@ func TestAliasPagesFitEveryWindowWithoutViolation(t *testing.T) {
 	if err := d.w.Save(t.Context(), commit.Who{Account: "admin", Door: "web"}, commit.AnyHash, firewall.DeleteAlias{Name: "NOBODY"}); err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+func TestAliasPagesFitEveryWindowWithoutViolation(t *testing.T) {
+	d := branched(t)
 	list := filepath.Join(t.TempDir(), "blocklist.csv")
 	if err := os.WriteFile(list, []byte("ip,comment\n198.51.100.0/24,noise\n198.51.100.7,in it\n203.0.113.300,typo\n2001:db8:bad::/48,more of it\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -164,7 +164,7 @@ func editPage(e editor) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = page.Input(page.Field{Name: "name", Label: "Name", Value: e.Name, Mono: true, Required: true, Error: page.ErrorOf(e.Problems, "name"), Hint: e.nameHint(),
+			templ_7745c5c3_Err = page.Input(page.Field{Name: "name", Label: "Name", Value: e.Name, Mono: true, Error: page.ErrorOf(e.Problems, "name"), Hint: e.nameHint(),
 				Focus: e.Old.Name == "" && len(e.Problems) == 0}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -171,7 +171,7 @@ func fields(theirs, yours firewall.Alias) []page.Stale {
 
 func only(lines []string) string {
 	if len(lines) == 0 {
-		return "nothing that yours and theirs do not both have"
+		return "nothing of its own"
 	}
 	return "only here: " + some(lines, 10, ", ")
 }

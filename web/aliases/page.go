@@ -146,17 +146,15 @@ func (p *pages) save(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// check answers the editor while somebody types: what the list is now.
+// check answers the editor while somebody types: what the list is now. Whether
+// the alias is still there matters only when it is saved.
 func (p *pages) check(w http.ResponseWriter, r *http.Request) error {
 	in, err := page.ReadForm(r)
 	if err != nil {
 		return err
 	}
-	v, e, err := p.sent(r, in)
-	if err != nil {
-		return err
-	}
-	return page.Render(w, r, http.StatusOK, said(e.say(v.Config)))
+	f := read(in)
+	return page.Render(w, r, http.StatusOK, said(f.say(p.View(r).Config)))
 }
 
 // editor is the page of one alias.

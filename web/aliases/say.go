@@ -17,7 +17,6 @@ type summary struct {
 	More []string // sentences: what is redundant, was saved differently, is not kept
 	Bad  bool     // something cannot be read
 	Skip bool     // and is to be left out
-	Kind firewall.AliasKind
 }
 
 // say reads the list of the form.
@@ -25,7 +24,7 @@ func (f form) say(c firewall.Config) summary {
 	it := firewall.ParseItems(f.kind(), f.Items, f.known(c))
 	a := firewall.Alias{Name: firewall.Name(f.Name), Kind: f.kind(), Addrs: it.Addrs, Ports: it.Ports}
 	inside := a.Redundant()
-	s := summary{Head: head(it, len(inside)), Size: size(c, a), Bad: len(it.Bad) > 0, Skip: f.Skip, Kind: a.Kind}
+	s := summary{Head: head(it, len(inside)), Size: size(c, a), Bad: len(it.Bad) > 0, Skip: f.Skip}
 	if len(inside) > 0 {
 		var list []string
 		for _, r := range inside[:min(len(inside), 5)] {
