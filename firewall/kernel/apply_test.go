@@ -340,8 +340,10 @@ func TestVerifyFindsEveryDifference(t *testing.T) {
 		"chain added":   {"add chain inet gatehouse more", "chains"},
 		"set added":     {"add set inet gatehouse more { type ipv4_addr; }", "sets"},
 		"counter added": {"add counter inet gatehouse more", "counters"},
-		"table asleep":  {"add table inet gatehouse { flags dormant; }", "dormant"},
-		"table gone":    {"delete table inet gatehouse", "table is missing"},
+		"set counts": {"flush chain inet gatehouse forward; delete set inet gatehouse lockout4; add set inet gatehouse lockout4 { type ipv4_addr; size 1000; flags timeout; counter; }",
+			"set lockout4 is defined"},
+		"table asleep": {"add table inet gatehouse { flags dormant; }", "dormant"},
+		"table gone":   {"delete table inet gatehouse", "table is missing"},
 		"rule replaced": {"flush chain inet gatehouse forward; add rule inet gatehouse forward accept; add rule inet gatehouse forward drop",
 			"rule 1 of chain forward"},
 		"hook changed": {"delete chain inet gatehouse forward; add chain inet gatehouse forward { type filter hook forward priority 9; policy drop; }",
@@ -351,7 +353,7 @@ func TestVerifyFindsEveryDifference(t *testing.T) {
 			inside(t, func(t *testing.T) {
 				k := open(t)
 				apply(t, k, rs)
-				nft(t, strings.ReplaceAll(c.change, "; add", "\nadd"))
+				nft(t, strings.NewReplacer("; add", "\nadd", "; delete", "\ndelete").Replace(c.change))
 				var m *kernel.Mismatch
 				if err := k.Verify(t.Context(), rs); !errors.As(err, &m) || !strings.Contains(m.What, c.what) {
 					t.Errorf("verify says %v, want %q", err, c.what)

@@ -150,16 +150,7 @@ func TestLimitOfAForward(t *testing.T) {
 		if err := s.k.Fill(t.Context(), compile.AddrSet("WAN", false), []ruleset.Element{wan}); err != nil {
 			t.Fatal(err)
 		}
-		s.inet.do(t, func() error {
-			for range 5 {
-				c, err := dialNow(netip.AddrPortFrom(ip(attacker4), 0), netip.MustParseAddrPort("10.1.0.1:8080"))
-				if err != nil {
-					return err
-				}
-				t.Cleanup(c.hangUp)
-			}
-			return nil
-		})
+		s.callTo(attacker4, netip.MustParseAddrPort("10.1.0.1:8080"), 5)
 		await(t, "the excess", nil, func() bool { return s.over() >= 1 })
 		s.passed(3)
 		s.shutOut(attacker4)

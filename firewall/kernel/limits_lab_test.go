@@ -256,15 +256,20 @@ func (s *street) shutOut(want ...string) {
 
 // call begins n connections at once, from an address of the internet to port 80
 // of the server, and does not wait for them.
-func (s *street) call(from string, n int) (calls []*call) {
+func (s *street) call(from string, n int) []*call {
 	s.t.Helper()
 	to := server4
 	if ip(from).Is6() {
 		to = server6
 	}
+	return s.callTo(from, netip.AddrPortFrom(ip(to), 80), n)
+}
+
+func (s *street) callTo(from string, to netip.AddrPort, n int) (calls []*call) {
+	s.t.Helper()
 	s.inet.do(s.t, func() error {
 		for range n {
-			c, err := dialNow(netip.AddrPortFrom(ip(from), 0), netip.AddrPortFrom(ip(to), 80))
+			c, err := dialNow(netip.AddrPortFrom(ip(from), 0), to)
 			if err != nil {
 				return fmt.Errorf("connect from %s: %w", from, err)
 			}
@@ -365,8 +370,6 @@ func (c *call) hears(t *testing.T) {
 		return n == 1
 	})
 }
-
-func contains(text, part string) bool { return strings.Contains(text, part) }
 
 // ping is how many of one echo request are answered.
 func ping(to string) int {

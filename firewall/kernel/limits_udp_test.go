@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"gatehouse/firewall"
 	"gatehouse/firewall/compile"
@@ -85,11 +85,7 @@ func TestUDPLimitCountsFlowsAndOnlyDrops(t *testing.T) {
 						if got.Load() != 3*3 {
 							t.Errorf("%d packets passed, want 3 of each of 3 flows", got.Load())
 						}
-						if from[0] == '1' {
-							send(t, s.flows(beside4, 1)[0], "x")
-						} else {
-							send(t, s.flows(beside, 1)[0], "x")
-						}
+						send(t, s.flows(beside, 1)[0], "x")
 						await(t, "another source", nil, func() bool { return got.Load() == 10 })
 						s.shutOut()
 					})
@@ -147,71 +143,74 @@ func TestPingLimit(t *testing.T) {
 	}
 }
 
-// The web pages of the box itself can be limited: the handshake is counted in
-// the input chain, and what the box says in the output chain.
-func TestLimitOfTheBoxItself(t *testing.T) {
-	c := config(firewall.Limit{New: 2, Window: 3600, Over: firewall.LockOut, LockFor: 60})
-	c.Rules[0].Dst, _ = firewall.ParseEnds("this box")
-	limitedBy(t, c, func(s *street) {
-		l, err := net.Listen("tcp", "10.1.0.1:80") // on the thread of the box
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.Close() })
-		accepted := make(chan net.Conn, 100)
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				accepted <- c
+// boxServes accepts connections to port 80 of the box itself, and greets each.
+func (s *street) boxServes() *atomic.Int64 {
+	s.t.Helper()
+	l, err := net.Listen("tcp", "10.1.0.1:80") // on the thread of the box
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = l.Close() })
+	accepted := new(atomic.Int64)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
 			}
-		}()
-		box := netip.AddrPortFrom(ip("10.1.0.1"), 80)
-		var calls []*call
-		dial := func(n int) {
-			s.inet.do(t, func() error {
-				for range n {
-					c, err := dialNow(netip.AddrPortFrom(ip(attacker4), 0), box)
-					if err != nil {
-						return err
-					}
-					calls = append(calls, c)
-				}
-				return nil
-			})
-		}
-		dial(2)
-		for range 2 {
-			c := <-accepted
-			t.Cleanup(func() { _ = c.Close() })
+			accepted.Add(1)
 			_, _ = c.Write([]byte("x"))
+			s.mu.Lock()
+			s.conns = append(s.conns, c)
+			s.mu.Unlock()
 		}
+	}()
+	return accepted
+}
+
+// ofTheBox is a limit of what the box itself serves.
+func ofTheBox(l firewall.Limit) firewall.Config {
+	c := config(l)
+	c.Rules[0].Dst, _ = firewall.ParseEnds("this box")
+	return c
+}
+
+var box80 = netip.MustParseAddrPort("10.1.0.1:80")
+
+// What the box itself serves can be limited: the handshake is counted in the
+// input chain, and what the box says is heard in the output chain.
+func TestLimitOfTheBoxItself(t *testing.T) {
+	limitedBy(t, ofTheBox(firewall.Limit{New: 2, Window: 3600, Over: firewall.LockOut, LockFor: 60}), func(s *street) {
+		accepted := s.boxServes()
+		calls := s.callTo(attacker4, box80, 2)
 		calls[0].hears(t)
-		marks := func(mask uint32) string { return run(t, "conntrack", "-L", "-m", fmt.Sprintf("%d/%d", mask, mask)) }
+		calls[1].hears(t)
 		await(t, "settled connections", nil, func() bool {
-			return marks(firewall.MarkShared) == "" || !contains(marks(firewall.MarkShared), "dport=80")
+			unsettled := fmt.Sprintf("%d/%[1]d", firewall.MarkShared)
+			return !strings.Contains(run(t, "conntrack", "-L", "-m", unsettled), "dport=80")
 		})
 		s.shutOut()
-		dial(1)
+		s.callTo(attacker4, box80, 1)
 		await(t, "the excess", nil, func() bool { return s.over() == 1 })
 		s.shutOut(attacker4)
 		await(t, "the box's own answers to end", nil, func() bool { return s.count(compile.AutoCounter("refused")) > 0 })
-		select {
-		case <-accepted:
-			t.Error("a third connection was accepted")
-		case <-time.After(0):
+		if n := accepted.Load(); n != 2 {
+			t.Errorf("%d connections were accepted", n)
 		}
+	})
+}
 
-		f := s.forger() // and a guess is told by the box's own reset
-		from := victim("198.51.101.9", 1)
-		f.send(segment{from, box, ruleset.SYN, 1000, 0}, "")
-		a := f.next(from, "an answer", nil)
-		f.send(segment{from, box, ruleset.ACK, 1001, a.seq}, "x")
+// A guess at what the box said is told by its own reset.
+func TestGuessAtTheBoxItself(t *testing.T) {
+	limitedBy(t, ofTheBox(firewall.Limit{New: 2, Window: 3600, Over: firewall.LockOut, LockFor: 60}), func(s *street) {
+		s.boxServes()
+		f, from := s.forger(), victim("198.51.101.9", 1)
+		a := f.next(from, "an answer", func() { f.send(segment{from, box80, ruleset.SYN, 1000, 0}, "") })
+		f.send(segment{from, box80, ruleset.ACK, 1001, a.seq}, "x")
 		await(t, "the guess to be known", nil, func() bool {
 			members, err := s.k.Members(t.Context(), compile.ForgedSet(false))
 			return err == nil && len(members) == 1 && members[0].Key[0] == one("198.51.101.9")
 		})
+		s.shutOut()
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"gatehouse/firewall"
-	"gatehouse/firewall/compile"
 	"gatehouse/firewall/ruleset"
 )
 
@@ -72,26 +71,4 @@ func TestForgedSourcesInTheMeterShutNobodyOut(t *testing.T) {
 		}
 		s.shutOut()
 	})
-}
-
-// One that met a full meter does not spend the share of others twice, and the
-// meters and their share differ by protocol only where they must.
-func TestMeterSetsAreThoseOfTheRuleset(t *testing.T) {
-	c := config(firewall.Limit{Open: 3, New: 7, Window: 9, Over: firewall.DropExcess})
-	c.Rules[0].Proto, c.Rules[1].Limit = firewall.TCPUDP, firewall.Limit{New: 1, Window: 1, Over: firewall.DropExcess}
-	c.Rules[1].Family, c.Sources = firewall.IPv6, firewall.Sources{Prefix6: 48, Meter: 77}
-	sets := map[string]ruleset.Set{}
-	for _, s := range compile.Compile(c).Sets {
-		sets[s.Name] = s
-	}
-	all := compile.MeterSets(c)
-	if len(all) != 5 {
-		t.Errorf("%d meters: %v", len(all), all)
-	}
-	for _, m := range all {
-		s, ok := sets[m.Name]
-		if !ok || !s.Meter || !s.Dynamic || !s.Runtime || int(s.Size) != m.Size || m.Size != 77 || (s.Key[0] == ruleset.IPv6Addr) != m.V6 || s.Timeout != (m.What == firewall.OverNew) {
-			t.Errorf("%+v is the set %+v", m, s)
-		}
-	}
 }

@@ -3,6 +3,7 @@ package ruleset_test
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	. "gatehouse/firewall/ruleset"
 )
@@ -36,6 +37,17 @@ func TestRuleTextLeavesOutWhatNftImplies(t *testing.T) {
 		{`counter name "r_1" goto a_1`, []Stmt{Label{Rule: 1, Revision: 2}, Count{"r_1"}, Verdict{Goto, "a_1"}}},
 		{`ip saddr != @home accept`, []Stmt{v4, Match{Field: IPSaddr, Not: true, Set: "home"}, accept}},
 		{`meta nfproto ipv6 meta l4proto udp dnat ip6 to udp dport map @f`, []Stmt{v6, is(L4Proto, Byte(17)), DNAT{Map: "f", ByUDP: true, IPv6: true}}},
+		{`ct mark & 0xa0000000 != 0x00000000 jump m`, []Stmt{Match{Field: CTMark, Mask: U32(5 << 29), Not: true, In: []Range{One(U32(0))}}, Verdict{Jump, "m"}}},
+		{`ct mark & 0x1fff0000 vmap { 0x00010000 : accept }`, []Stmt{VMap{Field: CTMark, Mask: U32(0x1fff0000), Arms: []Arm{{U32(1 << 16), accept}}}}},
+		{`ct mark set ct mark & 0x0000ffff | 0x80010000`, []Stmt{SetMark{Keep: 0xffff, Set: 0x80010000}}},
+		{`ct mark set ct mark | 0x00000001`, []Stmt{SetMark{Keep: 0xfffffffe, Set: 1}}},
+		{`ct direction reply ct status ! assured tcp flags & (rst | ack) == rst`, []Stmt{is(CTDirection, Byte(DirReply)),
+			Match{Field: CTStatusField, Not: true, In: []Range{One(U32(StatusAssured))}}, tcp, Match{Field: TCPFlagsField, Mask: Byte(RST | ACK), In: []Range{One(Byte(RST))}}}},
+		{`ip6 saddr & ffff:ffff:ffff:ffff:: != @s accept`, []Stmt{v6, Match{Field: IP6Saddr, Mask: Addr(netip.MustParseAddr("ffff:ffff:ffff:ffff::")), Not: true, Set: "s"}, accept}},
+		{`add @s { ip saddr ct count over 20 } accept`, []Stmt{v4, Meter{Set: "s", Key: IPSaddr, Open: 20}, accept}},
+		{`update @s { ip saddr timeout 1500ms limit rate over 3/week burst 7 packets }`,
+			[]Stmt{v4, Meter{Set: "s", Key: IPSaddr, Update: true, Timeout: 1500 * time.Millisecond, Limit: Limit{Rate: 3, Unit: 7 * 24 * time.Hour, Burst: 7}}}},
+		{`limit rate over 2/minute drop`, []Stmt{Limit{Rate: 2, Unit: time.Minute, Over: true}, Verdict{Kind: Drop}}},
 		{`dnat ip6 to [fd00::1]:80`, []Stmt{DNAT{To: netip.MustParseAddr("fd00::1"), Port: 80}}},
 	} {
 		if got := (Rule{Stmts: c.stmts}).String(); got != c.want {
