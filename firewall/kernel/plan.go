@@ -28,7 +28,7 @@ func (k *Kernel) readFor(rs ruleset.Ruleset) func(*liveSet) bool {
 	}
 	return func(s *liveSet) bool {
 		w, ok := want[s.name]
-		return ok && (!w.Runtime || define(w) != s.def)
+		return ok && (!w.Runtime || !w.Meter && define(w) != s.def)
 	}
 }
 
