@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -195,4 +196,38 @@ func setupCode(ctx context.Context, args []string, out io.Writer) error {
 	}
 	_, err = fmt.Fprintln(out, code)
 	return err
+}
+
+func show(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) == 0 || args[0] != "quarantine" {
+		return fmt.Errorf("usage: gatehouse show quarantine [--json]")
+	}
+	asJSON := false
+	c, rest, err := dial("show quarantine", args[1:], func(fs *flag.FlagSet) { fs.BoolVar(&asJSON, "json", false, "as JSON") })
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("usage: gatehouse show quarantine [--json]")
+	}
+	var list api.ShutOut
+	if err := c.call(ctx, "GET", "/quarantine", nil, &list); err != nil {
+		return err
+	}
+	if asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(list)
+	}
+	_, err = io.WriteString(out, list.Text(time.Now()))
+	return err
+}
+
+func release(ctx context.Context, args []string, out io.Writer) error {
+	return act(ctx, "release", args, out, func(rest []string) (any, error) {
+		if len(rest) == 0 {
+			return nil, fmt.Errorf("usage: gatehouse release ADDRESS...")
+		}
+		return api.Release{Sources: rest}, nil
+	})
 }

@@ -239,7 +239,8 @@ func (b *box) listen(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("protect the socket: %w", err), l.Close())
 	}
 	srv := &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: api.New(api.Deps{
-		Writer: b.writer, Accounts: b.auth, Status: b.status, Code: b.newCode, Restore: b.restore})}
+		Writer: b.writer, Accounts: b.auth, Status: b.status, Code: b.newCode, Restore: b.restore,
+		Release: b.release, ShutOut: b.listShutOut})}
 	b.wait.Go(func() {
 		if err := srv.Serve(ownersOnly{l}); !errors.Is(err, http.ErrServerClosed) {
 			b.log.Error("socket ended", "err", err)

@@ -9,10 +9,12 @@ import (
 	"net/netip"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"gatehouse/services/commit"
 	"gatehouse/services/dhcp"
 	"gatehouse/services/link/wan"
+	"gatehouse/services/quarantine"
 	"gatehouse/store"
 	"gatehouse/web/auth"
 )
@@ -34,7 +36,13 @@ type disk struct {
 	secrets   *switched[string] // "setup-code"
 	chosen    *switched[netip.Prefix]
 	leases    leaseTable
-	wan       *store.Table[wan.Lease]
+
+	shutOut    *switched[quarantine.Entry]
+	strikes    *switched[[]time.Time]
+	acts       *switched[quarantine.Act]
+	exemptions *switched[quarantine.Exemption]
+
+	wan *store.Table[wan.Lease]
 }
 
 // openDisk opens both databases. A damaged gatehouse.db is not an error: broken
@@ -43,6 +51,8 @@ func openDisk(dir string, log *slog.Logger) (*disk, error) {
 	d := &disk{path: filepath.Join(dir, "gatehouse.db"), log: log, snapshots: store.NewSnapshots(filepath.Join(dir, "snapshots"))}
 	d.accounts, d.sessions = &switched[auth.Account]{}, &switched[auth.Session]{}
 	d.secrets, d.chosen = &switched[string]{}, &switched[netip.Prefix]{}
+	d.shutOut, d.strikes = &switched[quarantine.Entry]{}, &switched[[]time.Time]{}
+	d.acts, d.exemptions = &switched[quarantine.Act]{}, &switched[quarantine.Exemption]{}
 	db, err := store.Open(d.path, log)
 	if locked, ok := errors.AsType[*store.ErrLocked](err); ok {
 		return nil, fmt.Errorf("gatehouse is already running on %s (process %d)", dir, locked.PID)
@@ -68,6 +78,10 @@ func (d *disk) use(db *store.DB) {
 	d.sessions.set(auth.NewSpill[auth.Session](d.log, store.NewTable[auth.Session](db, "sessions")))
 	d.secrets.set(store.NewTable[string](db, "secrets"))
 	d.chosen.set(store.NewTable[netip.Prefix](db, "setup-ports"))
+	d.shutOut.set(store.NewTable[quarantine.Entry](db, "quarantine"))
+	d.strikes.set(store.NewTable[[]time.Time](db, "strikes"))
+	d.acts.set(store.NewTable[quarantine.Act](db, "acts"))
+	d.exemptions.set(store.NewTable[quarantine.Exemption](db, "exemptions"))
 }
 
 // memory keeps accounts of the newest snapshot, and sessions, in memory: in SAFE
@@ -92,6 +106,10 @@ func (d *disk) memory() {
 	d.sessions.set(auth.NewMemory(map[string]auth.Session{}))
 	d.secrets.set(auth.NewMemory(map[string]string{}))
 	d.chosen.set(auth.NewMemory(map[string]netip.Prefix{}))
+	d.shutOut.set(auth.NewMemory(map[string]quarantine.Entry{}))
+	d.strikes.set(auth.NewMemory(map[string][]time.Time{}))
+	d.acts.set(auth.NewMemory(map[string]quarantine.Act{}))
+	d.exemptions.set(auth.NewMemory(map[string]quarantine.Exemption{}))
 }
 
 // reopen sets a broken store aside and makes a new one with the accounts of a snapshot.
@@ -181,10 +199,11 @@ func (l leaseTable) Delete(_ context.Context, addrs []netip.Addr) error {
 	return l.t.Delete(keys...)
 }
 
-// table is what web/auth keeps accounts and sessions in.
+// table is what web/auth and services/quarantine keep their values in.
 type table[T any] interface {
 	Get(key string) (T, bool, error)
 	Put(key string, v T) error
+	PutAll(rows map[string]T) error
 	Delete(keys ...string) error
 	All() (map[string]T, error)
 }
@@ -221,6 +240,9 @@ func (s *switched[T]) Get(key string) (T, bool, error) { return s.now().Get(key)
 
 // Put writes to the table of the moment.
 func (s *switched[T]) Put(key string, v T) error { return s.told(s.now().Put(key, v)) }
+
+// PutAll writes to the table of the moment.
+func (s *switched[T]) PutAll(rows map[string]T) error { return s.told(s.now().PutAll(rows)) }
 
 // Delete deletes from the table of the moment.
 func (s *switched[T]) Delete(keys ...string) error { return s.told(s.now().Delete(keys...)) }

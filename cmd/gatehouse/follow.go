@@ -20,6 +20,7 @@ import (
 type meaningful struct {
 	*kernel.Kernel
 	setup *setupPorts
+	shut  func(ruleset.Ruleset) ruleset.Ruleset // with who is shut out
 
 	mu   sync.Mutex      // guards last
 	last ruleset.Ruleset // of the setup ports, as applied: a cable may change them before it is read back
@@ -45,7 +46,7 @@ func (k *meaningful) Apply(ctx context.Context, rs ruleset.Ruleset) error {
 		k.last = rs
 		k.mu.Unlock()
 	}
-	return k.Kernel.Apply(ctx, rs)
+	return k.Kernel.Apply(ctx, k.shut(rs))
 }
 
 // Verify reads back.
@@ -176,6 +177,7 @@ func (w webReloader) Reload(_ context.Context, cfg firewall.Config) error {
 func (b *box) linkEvent(e link.Event) {
 	b.log.Info("port", "event", e.Kind, "device", e.Device, "addr", e.Addr)
 	b.bus.Publish(events.Event{Name: "ports", Time: time.Now()})
+	b.quarantine.Look()
 	go b.portEvent(e) // not from within the service
 }
 
@@ -243,7 +245,7 @@ func (b *box) openPages(ctx context.Context) {
 	b.setup.lose()
 	c, _ := b.writer.Running()
 	b.setup.ran(c)
-	if err := b.kernel.Apply(ctx, b.setup.rules()); err != nil {
+	if err := b.kernel.Apply(ctx, b.shut(b.setup.rules())); err != nil {
 		b.log.Error("open the pages in lockdown", "err", err)
 		return
 	}

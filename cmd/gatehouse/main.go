@@ -32,6 +32,8 @@ func verbs() []verb {
 		{"admin", "add NAME", "add an administrator", admin},
 		{"restore", "N", "make revision N run again, also out of SAFE MODE", restore},
 		{"setup-code", "", "show the setup code; --new makes another and, in SAFE MODE, lets you start over", setupCode},
+		{"show", "quarantine", "who is locked out or in quarantine, why and until when; --json", show},
+		{"release", "ADDRESS...", "let sources go that are locked out or in quarantine", release},
 		{"unit", "", "print a systemd unit for this binary", unit},
 	}
 }

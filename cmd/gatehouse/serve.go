@@ -25,6 +25,7 @@ import (
 	"gatehouse/services/events"
 	"gatehouse/services/link"
 	"gatehouse/services/logs"
+	"gatehouse/services/quarantine"
 	"gatehouse/services/states"
 	"gatehouse/web"
 	"gatehouse/web/auth"
@@ -58,18 +59,19 @@ type box struct {
 	log *slog.Logger
 	out io.Writer // the console
 
-	disk   *disk
-	kernel *kernel.Kernel
-	bus    *events.Bus
-	link   *link.Service
-	dhcp   *dhcp.Server
-	ring   *logs.Ring
-	cutter *states.Cutter
-	setup  *setupPorts
-	writer *commit.Writer
-	auth   *auth.Auth
-	cert   *web.Cert
-	server *web.Server
+	disk       *disk
+	kernel     *kernel.Kernel
+	bus        *events.Bus
+	link       *link.Service
+	dhcp       *dhcp.Server
+	ring       *logs.Ring
+	cutter     *states.Cutter
+	quarantine *quarantine.Service
+	setup      *setupPorts
+	writer     *commit.Writer
+	auth       *auth.Auth
+	cert       *web.Cert
+	server     *web.Server
 
 	wait sync.WaitGroup
 
@@ -128,7 +130,8 @@ func (b *box) build(ctx context.Context) (err error) {
 	b.dhcp = dhcp.New(b.log, b.disk.leases, dhcp.UsualLimits(), func(e dhcp.Event) {
 		b.bus.Publish(events.Event{Name: "lease", Time: time.Now()})
 	})
-	b.cutter = states.New(b.log, b.kernel, b.link.Facts)
+	b.quarantine = b.newQuarantine()
+	b.cutter = states.New(b.log, b.kernel, b.facts)
 	b.setup = newSetupPorts(b.log, b.link)
 	b.setup.probe, b.setup.owned, b.setup.changed = link.Probe, b.disk.chosen, b.portsChanged
 	if err := b.ours(); err != nil {
@@ -137,9 +140,9 @@ func (b *box) build(ctx context.Context) (err error) {
 	b.auth = auth.New(b.log, b.disk.accounts, b.disk.sessions, auth.NewHasher(), auth.NewThrottle(10, 10*time.Minute))
 	b.writer = commit.New(b.log, commit.Deps{
 		Revisions: b.disk.revisions, Drafts: b.disk.drafts, Broken: b.disk.broken, Snapshots: b.disk.snapshots,
-		Reopen: b.disk.reopen, Extra: b.accounts,
-		Kernel: &meaningful{Kernel: b.kernel, setup: b.setup}, Forwarding: b.forwarding, Cutter: b.cut(),
-		Services: []commit.Reloader{&linkReloader{box: b}, dhcpReloader{b}, webReloader{b}},
+		Reopen: b.reopen, Extra: b.accounts,
+		Kernel: &meaningful{Kernel: b.kernel, setup: b.setup, shut: b.shut}, Forwarding: b.forwarding, Cutter: b.cut(),
+		Services: []commit.Reloader{&linkReloader{box: b}, quarantineReloader{b}, dhcpReloader{b}, webReloader{b}},
 		Reaches:  b.reaches, Publish: b.publish, NewID: commit.NewID,
 	})
 	b.disk.accounts.changed = b.writer.Snapshot
@@ -187,7 +190,7 @@ func (b *box) forwarding(_ context.Context, on bool) error {
 
 // reaches asks whether the pages would still answer this person.
 func (b *box) reaches(c firewall.Config, who commit.Who) (bool, string) {
-	facts := b.link.Facts()
+	facts := b.facts()
 	device := deviceOf(facts, who.Addr)
 	if device == "" {
 		return true, "" // the console: nothing to lose
@@ -208,6 +211,7 @@ func (b *box) publish(e events.Event) {
 func (b *box) boot(ctx context.Context) error {
 	c, _ := b.writer.Running()
 	b.setup.ran(c)
+	b.quarantine.Know(c)
 	for _, c := range b.writer.Unconfirmed() {
 		b.link.Ours(c)
 		if err := b.setup.tried(c); err != nil {
@@ -234,6 +238,10 @@ func (b *box) boot(ctx context.Context) error {
 	b.run(ctx, "logs", func(ctx context.Context) error {
 		return b.kernel.Logs(ctx, compile.LogGroup, b.logged)
 	})
+	b.run(ctx, "limits", func(ctx context.Context) error {
+		return b.kernel.Logs(ctx, compile.LimitGroup, b.exceeded)
+	})
+	b.run(ctx, "quarantine", b.quarantine.Run)
 	b.run(ctx, "certificate", b.renew)
 	b.run(ctx, "setup", func(ctx context.Context) error {
 		b.setup.watch(ctx, b.delivered)
@@ -311,6 +319,7 @@ func (b *box) healed(ctx context.Context, err error) {
 	if err := b.link.Refill(ctx); err != nil {
 		b.log.Error("fill the runtime sets again", "err", err)
 	}
+	b.quarantine.Look()
 }
 
 // logged keeps a packet that a rule logged.

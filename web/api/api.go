@@ -71,6 +71,10 @@ type Deps struct {
 	Code func(ctx context.Context, anew bool) (string, error)
 	// Restore makes a revision run and confirms it, also out of SAFE MODE.
 	Restore func(ctx context.Context, n uint64) error
+	// Release lets addresses and networks go, as typed, and says what became of each.
+	Release func(ctx context.Context, typed []string) (string, error)
+	// ShutOut is everybody who is shut out.
+	ShutOut func() ShutOut
 }
 
 type api struct{ Deps }
@@ -87,6 +91,8 @@ func New(d Deps) http.Handler {
 	m.HandleFunc("POST /admin", answer(a.admin))
 	m.HandleFunc("POST /restore", answer(a.restore))
 	m.HandleFunc("POST /setup-code", answer(a.code))
+	m.HandleFunc("POST /release", answer(a.release))
+	m.HandleFunc("GET /quarantine", answer(func(*http.Request) (any, error) { return a.ShutOut(), nil }))
 	return http.MaxBytesHandler(m, 1<<20)
 }
 

@@ -35,6 +35,14 @@ func (m *Memory[T]) Put(key string, value T) error {
 	return nil
 }
 
+// PutAll stores every row.
+func (m *Memory[T]) PutAll(rows map[string]T) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.Copy(m.rows, rows)
+	return nil
+}
+
 // Delete removes keys.
 func (m *Memory[T]) Delete(keys ...string) error {
 	m.mu.Lock()

@@ -50,6 +50,14 @@ func (s *Spill[T]) Put(key string, value T) error {
 	return nil
 }
 
+// PutAll stores every row, one by one; it never fails.
+func (s *Spill[T]) PutAll(rows map[string]T) error {
+	for key, value := range rows {
+		_ = s.Put(key, value) // never fails
+	}
+	return nil
+}
+
 // Delete removes keys; it never fails.
 func (s *Spill[T]) Delete(keys ...string) error {
 	s.mu.Lock()
