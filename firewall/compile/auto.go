@@ -187,7 +187,10 @@ func known() ruleset.Rule {
 func (b *builder) input() []ruleset.Rule {
 	rules := []ruleset.Rule{line("auto/loopback", "", devices(ruleset.IIFName, "lo"), accept)}
 	rules = append(rules, b.dhcpRequests()...)
-	rules = append(rules, b.meteredFirst()...)
+	rules = append(rules, b.unsettledFirst()...)
+	if len(b.begun()) > 0 {
+		rules = append(rules, line("auto/limits", "", proto(6), syn, jump("begun")))
+	}
 	rules = append(rules, known())
 	rules = append(rules, b.dhcpReplies(drop)...)
 	rules = append(rules, b.neighbours()...)
@@ -204,12 +207,20 @@ func (b *builder) input() []ruleset.Rule {
 	return append(rules, b.dispatch()...)
 }
 
+// syn matches the first packet of a connection, and the answer to it.
+var syn = tcpFlags(ruleset.SYN|ruleset.RST, ruleset.SYN)
+
 // forward decides what goes through the box. The MSS is clamped in the same
 // chain, before a SYN-ACK is accepted as known: a base chain of its own would
 // cost every packet one more hook.
 func (b *builder) forward() []ruleset.Rule {
-	rules := append(b.meteredFirst(), line("auto/mss", "clamp MSS to the route", proto(6), tcpFlags(ruleset.SYN|ruleset.RST, ruleset.SYN), ruleset.ClampMSS{}), known())
-	return append(rules, b.dispatch()...)
+	clamp := []ruleset.Stmt{proto(6), syn, ruleset.ClampMSS{}}
+	if len(b.begun()) > 0 { // one look at the flags for both
+		b.chain(ruleset.Chain{Name: "syn", Rules: []ruleset.Rule{
+			line("auto/limits", "", jump("begun")), line("auto/mss", "clamp MSS to the route", proto(6), ruleset.ClampMSS{})}})
+		clamp[2] = jump("syn")
+	}
+	return append(append(b.unsettledFirst(), line("auto/mss", "clamp MSS to the route", clamp...), known()), b.dispatch()...)
 }
 
 // dispatch sends a packet to the list of its interface; what no rule decides is denied.

@@ -42,7 +42,7 @@ func TestConfigurationWithoutLimitsHasNothingOfThem(t *testing.T) {
 	off.Rules[0].On = false
 	for name, c := range map[string]firewall.Config{"no limit": box(t, firewall.Limit{}), "a rule that is off": off} {
 		rs := compile.Compile(c)
-		for _, gone := range []string{"metered", "answered", "forged", "begun", "output", "l_01A"} {
+		for _, gone := range []string{"metered", "answered", "forged", "begun", "syn", "output", "l_01A"} {
 			if _, ok := chain(rs, gone); ok {
 				t.Errorf("%s: there is a chain %s", name, gone)
 			}

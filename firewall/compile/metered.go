@@ -60,21 +60,13 @@ func direction(d uint8) ruleset.Match {
 	return ruleset.Match{Field: ruleset.CTDirection, In: []ruleset.Range{ruleset.One(ruleset.Byte(d))}}
 }
 
-// meteredFirst stands before known connections are accepted: connections that
-// are not settled, or were refused, are looked at; so is a SYN on a known one.
-func (b *builder) meteredFirst() (rules []ruleset.Rule) {
-	if len(b.counted()) > 0 {
-		rules = append(rules, unsettledFirst())
+// unsettledFirst stands before known connections are accepted: those that are
+// not settled, or were refused, are looked at.
+func (b *builder) unsettledFirst() []ruleset.Rule {
+	if len(b.counted()) == 0 {
+		return nil
 	}
-	if len(b.begun()) > 0 {
-		rules = append(rules, line("auto/limits", "begins again", proto(6), tcpFlags(tcpFirst, ruleset.SYN),
-			state(ruleset.StateEstablished), direction(ruleset.DirOriginal), jump("begun")))
-	}
-	return rules
-}
-
-func unsettledFirst() ruleset.Rule {
-	return line("auto/limits", "not settled, or refused", marked(firewall.MarkPending|firewall.MarkShared|firewall.MarkRefused), jump("metered"))
+	return []ruleset.Rule{line("auto/limits", "not settled, or refused", marked(firewall.MarkPending|firewall.MarkShared|firewall.MarkRefused), jump("metered"))}
 }
 
 // counted is where the handshakes of each limited rule are counted.
@@ -99,7 +91,7 @@ func (b *builder) begun() (arms []ruleset.Arm) {
 	return arms
 }
 
-// metered is the chains that the packets of meteredFirst go to, and those of each limit.
+// metered is the chains that known connections go through, and those of each limit.
 func (b *builder) metered() {
 	if arms := b.counted(); len(arms) > 0 {
 		b.dropChain("refused", false)
@@ -108,11 +100,12 @@ func (b *builder) metered() {
 		b.chain(ruleset.Chain{Name: "answered", Rules: answered()})
 		b.chain(ruleset.Chain{Name: "forged", Rules: b.forged()})
 		// What the box itself says as a server.
-		b.chain(ruleset.Chain{Name: "output", Hook: &ruleset.Hook{Type: "filter", Name: "output", Priority: filter}, Rules: []ruleset.Rule{unsettledFirst()}})
+		b.chain(ruleset.Chain{Name: "output", Hook: &ruleset.Hook{Type: "filter", Name: "output", Priority: filter}, Rules: b.unsettledFirst()})
 	}
 	if arms := b.begun(); len(arms) > 0 {
-		b.chain(ruleset.Chain{Name: "begun", Rules: []ruleset.Rule{
-			line("auto/limits", "", ruleset.VMap{Field: ruleset.CTMark, Mask: ruleset.U32(firewall.MarkRule | firewall.MarkPending), Arms: arms})}})
+		b.chain(ruleset.Chain{Name: "begun", Rules: []ruleset.Rule{line("auto/limits", "begins again",
+			state(ruleset.StateEstablished), direction(ruleset.DirOriginal), proto(6), tcpFlags(ruleset.ACK, 0),
+			ruleset.VMap{Field: ruleset.CTMark, Mask: ruleset.U32(firewall.MarkRule | firewall.MarkPending), Arms: arms})}})
 	}
 	for _, l := range b.limiters {
 		b.limit(l)
