@@ -54,15 +54,16 @@ func (k *Kernel) Counters(ctx context.Context) ([]ruleset.Counter, error) {
 }
 
 // Members is what is in the set now, with what is left of the timeouts. A large
-// set takes a while to read, and others may change sets meanwhile. Where rules
-// add members, or time takes some away, while it is read, the kernel may leave
-// another one out: one that is missing once need not be gone.
+// set takes a while to read, and others may change sets meanwhile. Where time
+// takes a member away while it is read, the kernel may leave another one out: one
+// that is missing once need not be gone.
 func (k *Kernel) Members(ctx context.Context, set string) ([]ruleset.Member, error) {
 	s, err := k.dial()
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
+	var r reading
 	for try := range attempts {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -71,9 +72,13 @@ func (k *Kernel) Members(ctx context.Context, set string) ([]ruleset.Member, err
 			k.mu.Lock()
 			defer k.mu.Unlock()
 		}
-		out, err := s.members(set)
-		if !errors.Is(err, errChanged) {
-			return out, err
+		switch err := s.read(set, &r); {
+		case errors.Is(err, errChanged):
+			r = reading{}
+		case err != nil:
+			return nil, err
+		case !r.twice || try >= patience:
+			return r.members, nil
 		}
 	}
 	return nil, fmt.Errorf("read set %s: %w", set, errChanged)
@@ -83,58 +88,94 @@ func (k *Kernel) Members(ctx context.Context, set string) ([]ruleset.Member, err
 // the writer is made to wait.
 const patience = 3
 
-func (s *sock) members(set string) ([]ruleset.Member, error) {
+// reading is what was read of a set, in one or more goes.
+type reading struct {
+	members []ruleset.Member
+	spots   map[string]spot // by key
+	goes    int
+	// twice: the last go met a member twice. The kernel's table was growing or a
+	// rule added a member, and in its place another may have been left out.
+	twice bool
+}
+
+type spot struct{ at, goes int }
+
+func (s *sock) read(set string, r *reading) error {
 	before, err := s.generation()
 	if err != nil {
-		return nil, fmt.Errorf("ask nftables for its generation: %w", err)
+		return fmt.Errorf("ask nftables for its generation: %w", err)
 	}
 	is, err := s.lookSet(set)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out, err := s.readMembers(is)
+	if is.def.paired() {
+		err = s.readPairs(is, r)
+	} else {
+		err = s.readEach(is, r)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read set %s: %w", set, err)
+		return fmt.Errorf("read set %s: %w", set, err)
 	}
 	after, err := s.generation()
 	if err == nil && after != before { // of elements alone the kernel does not tell that
 		err = errChanged
 	}
-	return out, err
+	return err
 }
 
-func (s *sock) readMembers(set *liveSet) (out []ruleset.Member, err error) {
-	shape := set.shape()
-	if set.def.paired() {
-		list, err := s.elements(set.name)
-		for _, e := range membersOf(shape, list) {
-			out = append(out, ruleset.Member{Set: set.name, Element: e})
-		}
-		return out, err
+func (s *sock) readPairs(set *liveSet, r *reading) error {
+	list, err := s.elements(set.name)
+	r.members = nil
+	for _, e := range membersOf(set.shape(), list) {
+		r.members = append(r.members, ruleset.Member{Set: set.name, Element: e})
 	}
-	seen := map[string]bool{} // rules may make it list one twice
-	err = s.eachElement(set.name, func(e element) {
-		if !seen[string(e.key)] {
-			key := string(e.key)
-			seen[key] = true
-			out = append(out, ruleset.Member{Set: set.name, Element: e.whole(shape, key)})
+	return err
+}
+
+func (s *sock) readEach(set *liveSet, r *reading) error {
+	shape := set.shape()
+	if r.spots == nil {
+		r.spots = map[string]spot{}
+	}
+	r.goes++
+	r.twice = false
+	return s.eachElement(set.name, func(e element) {
+		p, known := r.spots[string(e.key)]
+		r.twice = r.twice || known && p.goes == r.goes
+		key := string(e.key)
+		m := ruleset.Member{Set: set.name, Element: e.whole(shape, key)}
+		if known {
+			r.members[p.at] = m
+		} else {
+			p.at, r.members = len(r.members), append(r.members, m)
 		}
+		r.spots[key] = spot{p.at, r.goes}
 	})
-	return out, err
 }
 
 // Fill makes members the only ones of a Runtime set, at one moment. A member's
-// Left, when set, is what remains of its Timeout.
-func (k *Kernel) Fill(ctx context.Context, set string, members []ruleset.Element) error {
+// Left, when set, is what remains of its Timeout. Members of an interval set may
+// then be divided otherwise, and those that stay go on counting.
+func (k *Kernel) Fill(ctx context.Context, set string, members []ruleset.Element) (err error) {
+	for range attempts {
+		err = k.fill(ctx, set, members)
+		var r *Refusal
+		if !errors.As(err, &r) || r.Errno != unix.ENOENT {
+			return err
+		}
+		// The time of a member was up between its reading and the change.
+	}
+	return err
+}
+
+func (k *Kernel) fill(ctx context.Context, set string, members []ruleset.Element) error {
 	return k.transact(ctx, true, func(uint32) (*batch, error) {
 		s, err := k.sock.lookSet(set)
 		if err != nil {
 			return nil, err
 		}
 		have, err := k.sock.elements(set)
-		if errors.Is(err, errChanged) {
-			return nil, unix.ERESTART
-		}
 		if err != nil {
 			return nil, fmt.Errorf("read set %s: %w", set, err)
 		}

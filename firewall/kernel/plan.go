@@ -230,10 +230,10 @@ func (b *batch) setMembers(s ruleset.Set, members []ruleset.Element, have []elem
 	}
 	gone, added := difference(have, want), difference(want, have)
 	timed := func(e element) bool { return e.member.Timeout > 0 }
-	if define(s).paired() || slices.ContainsFunc(have, timed) || slices.ContainsFunc(want, timed) {
-		if len(gone)+len(added) == 0 && !s.Timeout {
-			return
-		}
+	switch {
+	case define(s).paired() && len(have) > 0:
+		gone, added = exchange(s, members, have)
+	case slices.ContainsFunc(have, timed) || slices.ContainsFunc(want, timed):
 		b.add(unix.NFT_MSG_DELSETELEM, 0, s.Origin, "members of set "+s.Name, setElems(s.Name, 0))
 		gone, added = nil, want
 	}

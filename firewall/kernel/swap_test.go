@@ -34,6 +34,9 @@ func changeUnderFlood(t *testing.T, set ruleset.Set) {
 	k := open(t)
 	el := func(address string) ruleset.Element { return ruleset.Element{Key: []ruleset.Range{one(address)}} }
 	members := [][]ruleset.Element{{el("10.1.0.2")}, {el("10.0.0.1"), el("10.1.0.2"), el("10.3.0.1")}}
+	if set.Interval { // it grows on both sides, and shrinks
+		members[1][1].Key[0] = span("10.1.0.1", "10.1.0.9")
+	}
 	ruled := func(i int) ruleset.Ruleset {
 		s := set
 		s.Elements = members[i%2]

@@ -71,19 +71,37 @@ func verifySets(want []ruleset.Set, have map[string]*liveSet) error {
 		case s.Runtime:
 			continue
 		}
-		elements, err := elementsOf(s, s.Elements)
-		if err != nil {
+		if err := verifyMembers(s, h.elements); err != nil {
 			return err
-		}
-		if len(h.elements) != len(elements) {
-			return mismatch("set %s has %d elements, want %d", s.Name, len(h.elements), len(elements))
-		}
-		if gone := difference(elements, h.elements); len(gone) > 0 {
-			return mismatch("set %s lacks %d elements, the first %x", s.Name, len(gone), gone[0].key)
 		}
 	}
 	if len(have) != len(want) {
 		return mismatch("%d sets, want %d", len(have), len(want))
+	}
+	return nil
+}
+
+// verifyMembers does not mind how the members of a paired set are divided.
+func verifyMembers(s ruleset.Set, have []element) error {
+	want, err := elementsOf(s, s.Elements)
+	if err != nil {
+		return err
+	}
+	if define(s).paired() {
+		gone, added := apart(s, membersOf(s, have), s.Elements)
+		if len(gone) > 0 {
+			return mismatch("set %s has %s", s.Name, s.ElementText(gone[0]))
+		}
+		if len(added) > 0 {
+			return mismatch("set %s lacks %s", s.Name, s.ElementText(added[0]))
+		}
+		return nil
+	}
+	if len(have) != len(want) {
+		return mismatch("set %s has %d elements, want %d", s.Name, len(have), len(want))
+	}
+	if gone := difference(want, have); len(gone) > 0 {
+		return mismatch("set %s lacks %d elements, the first %x", s.Name, len(gone), gone[0].key)
 	}
 	return nil
 }
