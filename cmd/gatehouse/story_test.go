@@ -45,12 +45,14 @@ func build(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	product = filepath.Join(dir, "gatehouse")
-	cmd := exec.Command("go", "build", "-o", product, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the product: %v\n%s", err, out)
-		return 1
+	if product = os.Getenv("GATEHOUSE"); product == "" { // gatelab guest has built it
+		product = filepath.Join(dir, "gatehouse")
+		cmd := exec.Command("go", "build", "-o", product, ".")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build the product: %v\n%s", err, out)
+			return 1
+		}
 	}
 	// Stories mostly wait: for timers, leases, silence. So more of them run beside
 	// each other than there are processors; -parallel says otherwise.

@@ -64,13 +64,17 @@ func guest(ctx context.Context, root string, args []string, out io.Writer) error
 }
 
 // pack builds what runs in the guest and puts it into the archive: this program
-// as its init, the test binaries, and the testdata that they read.
+// as its init, the product, the test binaries, and the testdata that they read.
 func pack(ctx context.Context, a *archive, root, dir string, packages, flags []string) ([]job, error) {
 	self := filepath.Join(dir, "init")
 	if err := goStatic(ctx, root, "build", "-o", self, "./cmd/gatelab"); err != nil {
 		return nil, err
 	}
-	if err := a.file("/init", self); err != nil {
+	box, err := build(ctx, root, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(a.file("/init", self), a.file(productFile, box)); err != nil {
 		return nil, err
 	}
 	var list bytes.Buffer

@@ -103,7 +103,7 @@ func output(ctx context.Context, dir, name string, args ...string) (string, erro
 }
 
 // moduleFolders hold the modules that a firewall may ask for.
-var moduleFolders = regexp.MustCompile(`^kernel/(net/(netfilter|ipv4|ipv6|bridge|8021q|802|llc|sched|core|packet)/|lib/|crypto/|arch/x86/crypto/|` +
+var moduleFolders = regexp.MustCompile(`^kernel/(net/(netfilter|ipv4|ipv6|bridge|8021q|802|llc|sched|core|packet|xfrm|unix|netlink|sctp)/|lib/|crypto/|arch/x86/crypto/|` +
 	`drivers/net/(veth|dummy|ifb|macvlan|ipvlan|tun|vrf|bonding|wireguard))`)
 
 // neededPrograms and usualPrograms are what tests start; the usual ones are

@@ -20,6 +20,12 @@ const (
 	jobsFile = "/jobs.json"
 )
 
+// There is no compiler in the guest: the stories take the product from here.
+const (
+	productKey  = "GATEHOUSE"
+	productFile = "/usr/bin/gatehouse"
+)
+
 // guestMain does the guest's part, in the guest.
 func guestMain() {
 	role := os.Getenv(guestKey)
@@ -148,7 +154,7 @@ func runJobs() (status int, err error) {
 	}
 	for _, j := range jobs {
 		cmd := exec.Command(j.Binary, j.Args...)
-		cmd.Dir, cmd.Stdout, cmd.Stderr = j.Dir, os.Stdout, os.Stderr
+		cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = j.Dir, os.Stdout, os.Stderr, append(os.Environ(), productKey+"="+productFile)
 		err := cmd.Run()
 		verdict := "ok"
 		if err != nil {
