@@ -120,6 +120,7 @@ type Exemption struct {
 type Alarm struct {
 	Rule firewall.ID
 	What string // firewall.OverNew or OverOpen; "" without a rule
+	V6   bool   // it is that of the IPv6 sources
 	Used int
 	Size int
 	Time time.Time // when a source last did not fit; zero: not yet

@@ -142,15 +142,29 @@ func (s *Service) Full() (list []Alarm) {
 	defer s.mu.Unlock()
 	for _, m := range s.meters {
 		if l := s.levels[m.set]; alarming(m, l) {
-			list = append(list, Alarm{Rule: m.rule, What: m.what, Used: l.used, Size: m.size, Time: l.full})
+			list = append(list, m.alarm(l))
 		}
 	}
 	for _, set := range []string{blocked4, blocked6} {
 		if n := s.book.sizes[set]; nearly(n, maxBlocked) {
-			list = append(list, Alarm{Used: n, Size: maxBlocked})
+			list = append(list, Alarm{V6: set == blocked6, Used: n, Size: maxBlocked})
 		}
 	}
 	return list
+}
+
+// Meters is every meter of a limit, as full as it was when it was last looked at.
+func (s *Service) Meters() (list []Alarm) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range s.meters {
+		list = append(list, m.alarm(s.levels[m.set]))
+	}
+	return list
+}
+
+func (m meter) alarm(l level) Alarm {
+	return Alarm{Rule: m.rule, What: m.what, V6: m.six, Used: l.used, Size: m.size, Time: l.full}
 }
 
 // metersFor is the sets in which a limit may remember a source. The caller holds mu.
