@@ -78,7 +78,10 @@
   function arrive(root) {
     root.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
     for (const b of all("[data-show]", root)) b.hidden = false;
-    for (const t of all(".toast", root)) setTimeout(() => t.remove(), 10000);
+    for (const t of all(".toast", root)) setTimeout(function over() {
+      if (t.matches(":hover, :focus-within")) setTimeout(over, 2000);
+      else t.remove();
+    }, 10000);
     for (const i of all("[data-zone]", root)) if (i.value === "UTC") i.value = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
     const focus = root.querySelector("[data-focus]");
     if (focus) { focus.removeAttribute("data-focus"); focus.focus(); }
@@ -101,9 +104,13 @@
       input.type = on ? "text" : "password";
       show.setAttribute("aria-pressed", on);
     }
-    // Dialogs open by command/commandfor; this is for browsers that do not know it yet.
+    // Dialogs open by command/commandfor; this is for browsers that do not know it yet,
+    // and for buttons that lead to the question on a page of its own without script.
     const open = e.target.closest("[command=show-modal]");
-    if (open && !("commandForElement" in open)) document.getElementById(open.getAttribute("commandfor"))?.showModal();
+    if (open) {
+      e.preventDefault();
+      document.getElementById(open.getAttribute("commandfor")).showModal();
+    }
     if (e.target instanceof HTMLDialogElement && e.target.open) {
       const b = e.target.getBoundingClientRect();
       if (e.clientX < b.left || e.clientX > b.right || e.clientY < b.top || e.clientY > b.bottom) e.target.close();
@@ -140,6 +147,11 @@
     items.at((at + (e.key === "ArrowDown" ? 1 : -1)) % items.length).focus();
   });
 
+  // What refetches itself moves no row that is in use: it is told so, and answers with the rest.
+  document.addEventListener("htmx:config:request", e => {
+    if (e.target.matches("[data-hold]") && document.querySelector("dialog[open], tr:hover, tr:focus-within, td :checked")) e.detail.ctx.request.body.set("hold", "1");
+  });
+
   // A form is sent once.
   document.addEventListener("submit", e => {
     const f = e.target;
@@ -151,6 +163,8 @@
   addEventListener("pageshow", () => { for (const f of all("form[data-sent]")) delete f.dataset.sent; });
 
   document.addEventListener("keydown", e => {
+    // A key that is held down presses a button once.
+    if (e.repeat && e.target.matches("button")) e.preventDefault();
     if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, [contenteditable]")) return;
     const search = document.querySelector("[data-search], input[type=search]");
     if (search) { e.preventDefault(); search.focus(); search.select(); }

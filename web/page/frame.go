@@ -14,6 +14,9 @@ type Frame struct {
 	WAN    Status // pill in the header; empty text for none
 	Bar    Bar
 	Toast  Toast
+	// ShutOut is how many sources are locked out or in quarantine: the number
+	// beside the menu entry of the tables.
+	ShutOut int
 }
 
 // Status is a word in a coloured pill.
@@ -46,6 +49,7 @@ func menu() []entry {
 		{"Firewall", "Rules", "/rules", "shield"},
 		{"Firewall", "Forwards", "/forwards", "arrow-right-left"},
 		{"Firewall", "Aliases", "/aliases", "globe"},
+		{"Firewall", "Tables", "/tables", "lock"},
 		{"Network", "Interfaces", "/interfaces", "ethernet-port"},
 		{"Network", "DHCP", "/leases", "network"},
 		{"System", "Revisions", "/revisions", "history"},
@@ -141,6 +145,15 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Number writes a number as a person reads it: 65,536.
+func Number[T int | uint64](n T) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }
 
 func fits(n int) string {

@@ -142,6 +142,9 @@ type Column struct {
 	Label string
 	Num   bool // right aligned
 	Quiet bool // the label is for screen readers only: actions, check boxes
+	// Href sorts by this column, or the other way round; Sorted is how it is
+	// sorted now: "ascending", "descending" or empty.
+	Href, Sorted string
 }
 
 // tail tells the ids of several boxes or buttons with one name apart.
