@@ -50,6 +50,9 @@ func New(log *slog.Logger, accounts Table[Account], sessions Table[Session], has
 	return &Auth{log: log, accounts: accounts, sessions: sessions, hasher: hasher, throttle: throttle}
 }
 
+// Waiting returns the sources that guessed too often, and how long each has to wait.
+func (a *Auth) Waiting() map[netip.Prefix]time.Duration { return a.throttle.Waiting() }
+
 // ErrWrong is the answer to a wrong name or password; which of the two is not
 // told. WrongText says it to a person.
 var ErrWrong = errors.New("wrong user name or password")

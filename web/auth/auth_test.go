@@ -112,11 +112,18 @@ func TestThrottleForgetsAfterThePause(t *testing.T) {
 				t.Fatalf("try %d waits %v", i, w)
 			}
 		}
+		th.Try(netip.MustParseAddr("198.51.100.7")) // once: it need not wait
 		time.Sleep(59 * time.Second)
 		if w := th.Try(here); w != time.Second {
 			t.Errorf("waits %v, want 1s", w)
 		}
+		if all := th.Waiting(); len(all) != 1 || all[source(here)] != time.Second {
+			t.Errorf("waiting are %v", all)
+		}
 		time.Sleep(time.Second)
+		if all := th.Waiting(); len(all) != 0 {
+			t.Errorf("after the pause %v are waiting", all)
+		}
 		if w := th.Try(here); w != 0 {
 			t.Errorf("after the pause: waits %v", w)
 		}

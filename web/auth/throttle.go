@@ -63,6 +63,19 @@ func (t *Throttle) Forgive(from netip.Addr) {
 	delete(t.sources, source(from))
 }
 
+// Waiting returns the sources that may not try now, and for how long.
+func (t *Throttle) Waiting() map[netip.Prefix]time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[netip.Prefix]time.Duration{}
+	for src, s := range t.sources {
+		if left := time.Until(s.last.Add(t.pause)); s.n >= t.limit && left > 0 {
+			out[src] = left
+		}
+	}
+	return out
+}
+
 // drop makes room: everything that is over, and at least the oldest.
 func (t *Throttle) drop(now time.Time) {
 	var oldest netip.Prefix
