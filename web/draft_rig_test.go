@@ -37,11 +37,13 @@ type desk struct {
 	t       *testing.T
 	w       *commit.Writer
 	bus     *events.Bus
+	routes  []page.Route
 	handler http.Handler
 	reaches func(firewall.Config, commit.Who) (bool, string)
 	dry     error // what the kernel says to a dry run
 	applied int
 	network network // what the pages of the network see
+	jail    jail    // who is shut out
 
 	mu  sync.Mutex // guards hit
 	hit map[firewall.ID]uint64
@@ -86,9 +88,11 @@ func newDesk(t *testing.T, start firewall.Config) *desk {
 		}})...)
 	routes = append(routes, aliases.New(at)...)
 	routes = append(routes, d.network.routes(at)...)
+	routes = append(routes, d.jail.routes(at, d)...)
 	routes = append(routes, page.Route{Method: http.MethodGet, Path: "/", Serve: func(w http.ResponseWriter, r *http.Request) error {
 		return page.Go(w, r, "/rules")
 	}})
+	d.routes = routes
 	d.handler, err = New(Deps{Log: log, Sessions: headerSessions{}, Events: d.bus, Box: d, Routes: routes})
 	if err != nil {
 		t.Fatal(err)
@@ -128,6 +132,8 @@ func (d *desk) Frame(_ context.Context, account string) page.Frame {
 		return f
 	}
 	f.WAN = page.Status{Kind: page.Pass, Text: "WAN up"}
+	shut := d.jail.Counts()
+	f.ShutOut = shut.Quarantine + shut.LockOuts
 	v := d.w.View(account)
 	f.Bar = page.Bar{Safe: v.SafeMode, Pending: v.Objects, Draft: changes.Version(v)}
 	for _, i := range v.Items {

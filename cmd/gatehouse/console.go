@@ -300,7 +300,7 @@ func (b *box) Frame(ctx context.Context, account string) page.Frame {
 	if account == "" {
 		return f
 	}
-	f.User = account
+	f.User, f.ShutOut = account, b.countShutOut()
 	f.Bar.Pending, f.Bar.Draft = v.Objects, changes.Version(v)
 	for _, i := range v.Items {
 		if i.Misfit != "" {

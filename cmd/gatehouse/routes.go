@@ -40,9 +40,10 @@ func (b *box) routes(ctx context.Context) error {
 	all = append(all, aliases.New(desk)...)
 	all = append(all, interfaces.New(interfaces.Deps{Desk: desk, Ports: b.link.Status})...)
 	all = append(all, leases.New(leases.Deps{Desk: desk, Server: b.dhcp})...)
+	all = append(all, b.tables(desk)...)
 	all = append(all, revisions.New(b.writer, who)...)
 	all = append(all, dashboard.New(dashboard.Deps{Config: b.running, Revision: func() commit.Revision { _, r := b.writer.Running(); return r },
-		Ports: b.link.Status, Leases: b.dhcp.List, Drops: b.ring.Last, Settings: b.settings})...)
+		Ports: b.link.Status, Leases: b.dhcp.List, Drops: b.ring.Last, Settings: b.settings, Shut: b.quarantine})...)
 	h, err := web.New(web.Deps{Log: b.log, Sessions: b.auth, Events: b.bus, Box: b, Routes: all})
 	if err != nil {
 		return fmt.Errorf("wire the pages: %w", err)

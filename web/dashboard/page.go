@@ -3,7 +3,9 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,14 +15,24 @@ import (
 	"gatehouse/services/dhcp"
 	"gatehouse/services/link"
 	"gatehouse/services/logs"
+	"gatehouse/services/quarantine"
 	"gatehouse/web/page"
 )
 
-// shown is how many dropped packets and leases the page lists.
+// shown is how many dropped packets, leases and sources the page lists.
 const (
 	shownDrops  = 50
 	shownLeases = 12
+	shownShut   = 8
 )
+
+// Quarantine is who is shut out: quarantine.Service.
+type Quarantine interface {
+	Counts() quarantine.Counts
+	List(quarantine.Query) quarantine.List
+	// Full returns the meters that are nearly full.
+	Full() []quarantine.Alarm
+}
 
 // Deps is what the page asks; nothing may be nil.
 type Deps struct {
@@ -30,6 +42,7 @@ type Deps struct {
 	Leases   func() []dhcp.Lease
 	Drops    func(n int, want func(logs.Line) bool) []logs.Line // newest first
 	Settings func() []string                                    // kernel settings that are not as wanted, a sentence each
+	Shut     Quarantine
 }
 
 type pages struct{ Deps }
@@ -50,6 +63,22 @@ type view struct {
 	Drops    []drop
 	Revision commit.Revision
 	Settings []string
+	Shut     []shut // the newest of those that are shut out
+	ShutAll  int
+	Alarms   []alarm
+	Now      time.Time
+}
+
+// shut is one source that is shut out.
+type shut struct {
+	quarantine.Entry
+	Rule, Link string
+}
+
+// alarm is a meter that is nearly full.
+type alarm struct {
+	quarantine.Alarm
+	Rule, Link string
 }
 
 // drop is one dropped packet in words.
@@ -76,7 +105,39 @@ func (p *pages) show(w http.ResponseWriter, r *http.Request) error {
 	for _, l := range p.Deps.Drops(shownDrops, func(l logs.Line) bool { return l.Action != firewall.Pass }) {
 		v.Drops = append(v.Drops, explain(c, l))
 	}
+	v.Now = now
+	p.shut(&v, c)
 	return page.Render(w, r, http.StatusOK, dashboardPage(v))
+}
+
+// shut lists who was shut out last, and the meters that are nearly full.
+func (p *pages) shut(v *view, c firewall.Config) {
+	n := p.Shut.Counts()
+	v.ShutAll = n.Quarantine + n.LockOuts
+	for _, set := range []string{quarantine.InQuarantine, quarantine.InLockOuts} {
+		for _, e := range p.Shut.List(quarantine.Query{Set: set, Sort: "since", Desc: true, Max: shownShut}).Entries {
+			name, link := ruleOf(c, e.Rule)
+			v.Shut = append(v.Shut, shut{e, name, link})
+		}
+	}
+	slices.SortStableFunc(v.Shut, func(a, b shut) int { return b.Since.Compare(a.Since) })
+	v.Shut = v.Shut[:min(len(v.Shut), shownShut)]
+	for _, a := range p.Shut.Full() {
+		name, link := ruleOf(c, a.Rule)
+		v.Alarms = append(v.Alarms, alarm{a, name, link})
+	}
+}
+
+// ruleOf names a rule, with the way to it; empty for none.
+func ruleOf(c firewall.Config, id firewall.ID) (name, link string) {
+	r, ok := c.Rule(id)
+	switch {
+	case id == "":
+		return "", ""
+	case !ok:
+		return "a rule that is gone", ""
+	}
+	return cmp.Or(r.Descr, r.String()), "/rules/" + string(id)
 }
 
 // automatic is what the automatic rules are called here.
@@ -95,13 +156,7 @@ func explain(c firewall.Config, l logs.Line) drop {
 		d.Rule = name
 	}
 	if id, ok := strings.CutPrefix(l.Rule, "rule/"); ok {
-		d.Rule = "a rule that is gone"
-		if r, ok := c.Rule(firewall.ID(id)); ok {
-			d.Rule, d.Link = r.String(), "/rules/"+id
-			if r.Descr != "" {
-				d.Rule = r.Descr
-			}
-		}
+		d.Rule, d.Link = ruleOf(c, firewall.ID(id))
 	}
 	return d
 }
