@@ -228,14 +228,18 @@ func (b *batch) setMembers(s ruleset.Set, members []ruleset.Element, have []elem
 		b.refuse(s.Origin, "set "+s.Name, err)
 		return
 	}
-	gone, added := difference(have, want), difference(want, have)
+	var gone, added []element
 	timed := func(e element) bool { return e.member.Timeout > 0 }
 	switch {
-	case define(s).paired() && len(have) > 0:
+	case len(have) == 0:
+		added = want
+	case define(s).paired():
 		gone, added = exchange(s, members, have)
 	case slices.ContainsFunc(have, timed) || slices.ContainsFunc(want, timed):
 		b.add(unix.NFT_MSG_DELSETELEM, 0, s.Origin, "members of set "+s.Name, setElems(s.Name, 0))
-		gone, added = nil, want
+		added = want
+	default:
+		gone, added = difference(have, want), difference(want, have)
 	}
 	b.elements(unix.NFT_MSG_DELSETELEM, 0, s.Origin, s.Name, 0, gone)
 	b.elements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, s.Origin, s.Name, 0, added)
