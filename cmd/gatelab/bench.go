@@ -17,6 +17,7 @@ func benches() map[string]func(ctx context.Context, b *measurement) error {
 	return map[string]func(ctx context.Context, b *measurement) error{
 		"apply":      apply,
 		"idle":       idle,
+		"limits":     limits,
 		"pages":      pages,
 		"throughput": throughput,
 	}

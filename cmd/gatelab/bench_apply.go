@@ -12,6 +12,7 @@ import (
 	"gatehouse/firewall"
 	"gatehouse/firewall/compile"
 	"gatehouse/firewall/kernel"
+	"gatehouse/firewall/netlab"
 	"gatehouse/services/link"
 )
 
@@ -38,7 +39,7 @@ func router(n int) firewall.Config {
 // apply measures what an Apply of 1,000 rules costs from the configuration to
 // the verified ruleset: compile, dry run, swap, read back. Median of nine.
 func apply(ctx context.Context, m *measurement) error {
-	out, err := m.inside(ctx, "apply")
+	out, err := m.inside(ctx, m.Lab.Box, "apply")
 	if err != nil {
 		return err
 	}
@@ -58,18 +59,27 @@ func apply(ctx context.Context, m *measurement) error {
 // the box's namespaces.
 const insideKey = "GATELAB_INSIDE"
 
-// inside runs one of the acts below in the box and gives what it printed.
-func (m *measurement) inside(ctx context.Context, act string) (string, error) {
+// inside runs one of the acts below in a box and gives what it printed.
+func (m *measurement) inside(ctx context.Context, box *netlab.Host, act string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	return m.Lab.Box.Run(ctx, "env", insideKey+"="+act, self)
+	return box.Run(ctx, "env", insideKey+"="+act, self)
+}
+
+func acts() map[string]func(context.Context, *kernel.Kernel) error {
+	return map[string]func(context.Context, *kernel.Kernel) error{
+		"apply":      applyNine,
+		"load":       loadFull,
+		"limits off": loadLimit(firewall.Limit{}),
+		"limits on":  loadLimit(everything),
+	}
 }
 
 // insideMain does an act and exits, in a process that inside started.
 func insideMain() {
-	act, ok := map[string]func(context.Context, *kernel.Kernel) error{"apply": applyNine, "load": loadFull}[os.Getenv(insideKey)]
+	act, ok := acts()[os.Getenv(insideKey)]
 	if !ok {
 		return
 	}
@@ -102,8 +112,10 @@ func applyNine(ctx context.Context, k *kernel.Kernel) error {
 }
 
 // loadFull loads a ruleset of twenty rules and fills its sets.
-func loadFull(ctx context.Context, k *kernel.Kernel) error {
-	c := router(20)
+func loadFull(ctx context.Context, k *kernel.Kernel) error { return loadAll(ctx, k, router(20)) }
+
+// loadAll loads a configuration and fills its sets.
+func loadAll(ctx context.Context, k *kernel.Kernel, c firewall.Config) error {
 	if err := k.Apply(ctx, compile.Compile(c)); err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func load(ctx context.Context, m *measurement, way string) error {
 		_, err := m.Lab.Box.Run(ctx, "nft", passAll)
 		return err
 	case "gatehouse":
-		_, err := m.inside(ctx, "load")
+		_, err := m.inside(ctx, m.Lab.Box, "load")
 		return err
 	}
 	return nil
