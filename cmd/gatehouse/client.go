@@ -210,9 +210,13 @@ func show(ctx context.Context, args []string, out io.Writer) error {
 	if len(rest) > 0 {
 		return fmt.Errorf("usage: gatehouse show quarantine [--json]")
 	}
-	var list api.ShutOut
-	if err := c.call(ctx, "GET", "/quarantine", nil, &list); err != nil {
-		return err
+	list := api.ShutOut{}
+	for more := true; more; {
+		var part api.ShutOut
+		if err := c.call(ctx, "GET", fmt.Sprintf("/quarantine?from=%d", len(list)), nil, &part); err != nil {
+			return err
+		}
+		list, more = append(list, part...), len(part) == api.ShutOutPart
 	}
 	if asJSON {
 		e := json.NewEncoder(out)

@@ -16,11 +16,14 @@ import (
 	"gatehouse/web/api"
 )
 
-// newQuarantine is the service that knows who is shut out.
+// newQuarantine is the service that knows who is shut out. Whoever signs in is
+// exempt from then on.
 func (b *box) newQuarantine() *quarantine.Service {
-	return quarantine.New(b.log, quarantine.Deps{Sets: b.kernel, Conntrack: b.kernel,
+	s := quarantine.New(b.log, quarantine.Deps{Sets: b.kernel, Conntrack: b.kernel,
 		Entries: b.disk.shutOut, Strikes: b.disk.strikes, Acts: b.disk.acts, Exemptions: b.disk.exemptions,
 		Facts: b.link.Facts, Resolvers: b.link.Resolvers, Admins: b.signedIn, Publish: b.bus.Publish})
+	b.disk.sessions.changed = s.Look
+	return s
 }
 
 // signedIn is where administrators are signed in, and when they last did something.
@@ -122,20 +125,13 @@ func parseSource(s string) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, a.BitLen()), nil
 }
 
-// shownAtOnce is how many entries are asked for at once.
-const shownAtOnce = 1000
-
-// listShutOut is everybody who is shut out, for the console: quarantine first.
-func (b *box) listShutOut() api.ShutOut {
-	out := api.ShutOut{}
-	for _, set := range []string{quarantine.InQuarantine, quarantine.InLockOuts} {
-		for from := 0; ; from += shownAtOnce {
-			part := b.quarantine.List(quarantine.Query{Set: set, Sort: "since", From: from, Max: shownAtOnce}).Entries
-			out = append(out, part...)
-			if len(part) < shownAtOnce {
-				break
-			}
-		}
+// listShutOut is a part of who is shut out, for the console: quarantine first.
+func (b *box) listShutOut(from int) api.ShutOut {
+	first := b.quarantine.List(quarantine.Query{Set: quarantine.InQuarantine, Sort: "address", From: from, Max: api.ShutOutPart})
+	out := api.ShutOut(first.Entries)
+	if left := api.ShutOutPart - len(out); left > 0 {
+		rest := b.quarantine.List(quarantine.Query{Set: quarantine.InLockOuts, Sort: "address", From: max(from-first.Matched, 0), Max: left})
+		out = append(out, rest.Entries...)
 	}
 	return out
 }

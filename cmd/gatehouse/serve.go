@@ -319,7 +319,9 @@ func (b *box) healed(ctx context.Context, err error) {
 	if err := b.link.Refill(ctx); err != nil {
 		b.log.Error("fill the runtime sets again", "err", err)
 	}
-	b.quarantine.Look()
+	if err := b.quarantine.Refill(ctx); err != nil {
+		b.log.Error("exempt sources from limits again", "err", err)
+	}
 }
 
 // logged keeps a packet that a rule logged.

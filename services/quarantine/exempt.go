@@ -59,6 +59,17 @@ func (s *Service) renew(ctx context.Context) error {
 	return s.fillExempt(ctx, false)
 }
 
+// Refill puts the exempt sources in again, and asks who is shut out: after
+// somebody else changed our table.
+func (s *Service) Refill(ctx context.Context) error {
+	signal(s.look)
+	if err := s.turn.take(ctx); err != nil {
+		return err
+	}
+	defer s.turn.release()
+	return s.fillExempt(ctx, true)
+}
+
 // fillExempt is renew; all fills sets that hold the same already, as after our
 // table was made anew. The caller has the turn.
 func (s *Service) fillExempt(ctx context.Context, all bool) error {

@@ -214,3 +214,15 @@ func TestExemptionReleasesNobody(t *testing.T) {
 		b.want("192.168.1.20", LockOut)
 	})
 }
+
+func TestRefillPutsBackWhatSomebodyTookOutOfTheExemptSets(t *testing.T) {
+	bubble(t, func(t *testing.T, b *box) {
+		b.kernel.mu.Lock()
+		clear(b.kernel.sets[exempt4])
+		b.kernel.mu.Unlock()
+		if err := b.Refill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.holds(exempt4, 4)
+	})
+}

@@ -73,8 +73,8 @@ type Deps struct {
 	Restore func(ctx context.Context, n uint64) error
 	// Release lets addresses and networks go, as typed, and says what became of each.
 	Release func(ctx context.Context, typed []string) (string, error)
-	// ShutOut is everybody who is shut out.
-	ShutOut func() ShutOut
+	// ShutOut is who is shut out: from an entry on, ShutOutPart of them.
+	ShutOut func(from int) ShutOut
 }
 
 type api struct{ Deps }
@@ -92,7 +92,7 @@ func New(d Deps) http.Handler {
 	m.HandleFunc("POST /restore", answer(a.restore))
 	m.HandleFunc("POST /setup-code", answer(a.code))
 	m.HandleFunc("POST /release", answer(a.release))
-	m.HandleFunc("GET /quarantine", answer(func(*http.Request) (any, error) { return a.ShutOut(), nil }))
+	m.HandleFunc("GET /quarantine", answer(a.shutOut))
 	return http.MaxBytesHandler(m, 1<<20)
 }
 

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -25,6 +27,17 @@ func (a *api) release(r *http.Request) (any, error) {
 		return nil, err
 	}
 	return a.Release(r.Context(), in.Sources)
+}
+
+// ShutOutPart is how many entries one answer holds: there can be very many.
+const ShutOutPart = 5000
+
+func (a *api) shutOut(r *http.Request) (any, error) {
+	from, err := strconv.Atoi(r.URL.Query().Get("from"))
+	if err != nil || from < 0 {
+		return nil, errors.New("from is a number of entries to leave out")
+	}
+	return a.ShutOut(from), nil
 }
 
 // Text is the list for a terminal, as it is now.
