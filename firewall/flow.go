@@ -24,7 +24,7 @@ type Flow struct {
 	Rule     uint32 // rule number from the ct label, 0 = none
 	Revision uint32 // of the configuration whose rule it was, from the ct label
 	Mark     uint32 // ct mark: firewall.Mark... of limits
-	Open     bool   // a TCP connection in state ESTABLISHED
+	Open     bool   // a TCP connection that both sides opened and its source has not closed
 	Key      []byte // how the kernel names it: kept opaque, to delete it by
 }
 

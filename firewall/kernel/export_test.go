@@ -79,3 +79,12 @@ func tupleOf(p firewall.Packet) attrs {
 	tuple.nest(ctaTupleProto, proto)
 	return tuple
 }
+
+// OpenTCP is what is made of the state of a TCP connection and the flags of the
+// side that did not begin it.
+func OpenTCP(state, flags byte) bool {
+	var a attrs
+	a.raw(ctaTCPState, []byte{state})
+	a.raw(ctaTCPFlagsReply, []byte{flags, 0xff})
+	return openTCP(a)
+}

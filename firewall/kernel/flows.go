@@ -41,11 +41,15 @@ const (
 	ctaICMPType     = 5
 	ctaICMPv6Type   = 8
 
-	ctaProtoInfoTCP = 1
-	ctaTCPState     = 1
-	tcpEstablished  = 3 // of enum tcp_conntrack
-	ctaFilterOrig   = 1 // CTA_FILTER_ORIG_FLAGS
-	filterSource    = 1 // CTA_FILTER_F_CTA_IP_SRC
+	ctaProtoInfoTCP  = 1
+	ctaTCPState      = 1
+	ctaTCPFlagsReply = 5
+	tcpEstablished   = 3 // of enum tcp_conntrack
+	tcpFinWait       = 4
+	tcpCloseWait     = 5
+	tcpCloseInit     = 4 // IP_CT_TCP_FLAG_CLOSE_INIT: this side closed first
+	ctaFilterOrig    = 1 // CTA_FILTER_ORIG_FLAGS
+	filterSource     = 1 // CTA_FILTER_F_CTA_IP_SRC
 )
 
 // Flows calls fn for each entry of the connection table while the kernel lists
@@ -184,7 +188,7 @@ func readFlow(family uint8, b []byte) (f firewall.Flow, ok bool) {
 			f.To, f.ToPort, f.As, f.AsPort = back.Src, back.SrcPort, back.Dst, back.DstPort
 			tuples++
 		case ctaProtoInfo:
-			f.Open = num(find(v, ctaProtoInfoTCP, ctaTCPState)) == tcpEstablished
+			f.Open = openTCP(find(v, ctaProtoInfoTCP))
 		case ctaMark:
 			f.Mark = uint32(num(v))
 		case ctaLabels:
@@ -198,6 +202,20 @@ func readFlow(family uint8, b []byte) (f firewall.Flow, ok bool) {
 	}
 	f.Key = flowKey(family, b)
 	return f, true
+}
+
+// openTCP reports whether the source of a TCP connection has it open: both have,
+// or the other side has closed it and the source has not. It counts against its
+// limit then; one that the source closed may do so for a moment more, and says nothing.
+func openTCP(info []byte) bool {
+	switch num(find(info, ctaTCPState)) {
+	case tcpEstablished:
+		return true
+	case tcpFinWait, tcpCloseWait:
+		flags := find(info, ctaTCPFlagsReply)
+		return len(flags) > 0 && flags[0]&tcpCloseInit != 0
+	}
+	return false
 }
 
 // flowKey is how the kernel names the entry: the attributes to delete it by, and

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"gatehouse/firewall"
 	"gatehouse/firewall/kernel"
 )
@@ -179,4 +181,51 @@ func BenchmarkCutFrom(b *testing.B) {
 			})
 		}
 	})
+}
+
+func TestFlowIsOpenUntilItsSourceClosesIt(t *testing.T) {
+	limited(t, firewall.Limit{Open: 10, Over: firewall.DropExcess}, func(s *street) {
+		isOpen := func(from string) (open bool) {
+			s.t.Helper()
+			if err := s.k.FlowsOf(s.t.Context(), netip.PrefixFrom(ip(from), ip(from).BitLen()), func(f firewall.Flow) error {
+				open = open || f.Open
+				return nil
+			}); err != nil {
+				s.t.Fatal(err)
+			}
+			return open
+		}
+		for _, from := range []string{"198.51.100.1", "2001:db8:bad::1"} {
+			c := s.call(from, 1)[0]
+			c.works(s.t)
+			if !isOpen(from) {
+				s.t.Errorf("%s: a connection is not open", from)
+			}
+			s.hangUp()
+			await(s.t, "the end", nil, func() bool { n, err := unix.Read(c.fd, make([]byte, 1)); return n == 0 && err == nil })
+			if !isOpen(from) {
+				s.t.Errorf("%s: a connection is not open, although only the server has closed it", from)
+			}
+			c.hangUp()
+			await(s.t, "the source's end", nil, func() bool { return !isOpen(from) })
+		}
+	})
+}
+
+func TestFlowIsNotOpenWhenItsSourceClosedItFirst(t *testing.T) {
+	const closed = 0x23 | 4 // the flags of a side that closed first
+	for state, open := range map[byte][2]bool{1: {}, 2: {}, 3: {true, true}, 4: {false, true}, 5: {false, true}, 6: {}, 7: {}, 8: {}, 9: {}} {
+		if by := [2]bool{kernel.OpenTCP(state, 0x23), kernel.OpenTCP(state, closed)}; by != open {
+			t.Errorf("state %d: open %v, want %v: when the source closed first, and when the server did", state, by, open)
+		}
+	}
+}
+
+// hangUp closes all connections of the server.
+func (s *street) hangUp() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		_ = c.Close()
+	}
 }
