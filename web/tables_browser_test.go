@@ -237,6 +237,7 @@ func TestTablesFollowWhatHappens(t *testing.T) {
 	if now := run(t, ctx, chromedp.Evaluate[string](focused)); now != "203.0.113.9" {
 		t.Errorf("the focus is on %q", now)
 	}
+	until(t, ctx, "the tab counts on", `document.querySelector("#n-lock-outs").innerText === "4"`)
 	// Show brings it, although a row had the focus, and the focus is not lost.
 	run(t, ctx, chromedp.Evaluate[any](`document.querySelector("#fresh").focus()`))
 	if err := chromedp.Do(ctx, chromedp.KeyEvent("\r"), chromedp.WaitVisible(second)); err != nil {

@@ -188,7 +188,7 @@ func TestTablesRefuseWhatTheyDoNotKnow(t *testing.T) {
 func TestReleaseAllReleasesWhatTheQuestionNamed(t *testing.T) {
 	d := jailed(t)
 	a := d.get("admin", "/tables/release?at=set%3Dquarantine%26q%3D203.0.113")
-	wantText(t, a, "Release the one address from quarantine?", "Keep them blocked", "Release the one found")
+	wantText(t, a, "Release 1 address from quarantine?", "Keep them blocked", "Release 1 address")
 	a = d.get("admin", "/tables/release?at=set%3Dquarantine")
 	wantText(t, a, "Release 3 addresses from quarantine?", "Release all 3 addresses")
 	_, upto, _ := strings.Cut(a.body, `name="upto" value="`)
@@ -628,7 +628,7 @@ func TestReleasedRowKeepsItsPlaceWithUndo(t *testing.T) {
 	if strings.Contains(a.body, "open-menu") {
 		t.Error("the second click does not close it")
 	}
-	if to := d.post("admin", "/tables", "op", "menu:203.0.113.77/32", "at", "set=quarantine").Header.Get("Location"); to != "/tables?menu=203.0.113.77%2F32&set=quarantine" {
+	if to := d.post("admin", "/tables", "op", "menu:203.0.113.77/32", "at", "set=quarantine").Header.Get("Location"); to != "/tables?menu=203.0.113.77%2F32&set=quarantine#e-203.0.113.77/32" {
 		t.Errorf("without script it leads to %s", to)
 	}
 }
@@ -674,7 +674,7 @@ func TestTablesShowAFullListPageByPage(t *testing.T) {
 		t.Errorf("the last page has %d rows", rows(a))
 	}
 	wantText(t, d.get("admin", "/tables?page=5000"), "65,401–65,536 of 65,536") // what stood there is gone
-	wantText(t, d.get("admin", "/tables?q=198.18.7.&page=2"), "201–256 of 256", "Release all 256 found")
+	wantText(t, d.get("admin", "/tables?q=198.18.7.&page=2"), "201–256 of 256", "Release all 256 found", "256 found in 65,536 entries Clear")
 	// Released whole, in one batch.
 	upto := fmt.Sprint(time.Now().UnixNano())
 	if toast := said(t, d.post("admin", "/tables", "op", "all", "upto", upto, "at", "set=quarantine&q=198.18.7.&page=2")); toast.Text != "Released 256 sources." {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gatehouse/firewall"
+	"gatehouse/services/commit"
 	"gatehouse/services/quarantine"
 	"gatehouse/web/page"
 )
@@ -87,9 +88,8 @@ func readOp(r *http.Request) (o op, err error) {
 		}
 		return o, err
 	case "menu":
-		if o.rest == "" {
-			return o, bad(value)
-		}
+		_, err = source(o.rest)
+		return o, err
 	case "selected":
 	case "all":
 		if o.upto.IsZero() {
@@ -120,6 +120,9 @@ func (p *pages) act(w http.ResponseWriter, r *http.Request) error {
 			o.rest = ""
 		}
 		o.ask.Menu = o.rest
+		if !page.IsPartial(r) {
+			return page.Go(w, r, o.ask.path()+"#e-"+o.rest)
+		}
 		return p.answer(w, r, o.ask, done{}, nil)
 	}
 	d, err := p.do(r, o)
@@ -283,6 +286,9 @@ func (p *pages) answer(w http.ResponseWriter, r *http.Request, a ask, d done, fa
 func told(err error) (status int, text string, known bool) {
 	if e, ok := errors.AsType[page.Refused](err); ok {
 		return e.Status, e.Text, true
+	}
+	if e, ok := errors.AsType[*commit.SafeModeError](err); ok {
+		return http.StatusServiceUnavailable, e.Error() + ". Nothing was done.", true
 	}
 	if ps, ok := errors.AsType[firewall.Problems](err); ok {
 		text := "Nothing was done."

@@ -15,24 +15,25 @@ import (
 // list is the page of one list of sources.
 type list struct {
 	ask
-	Frame  page.Frame
-	Tabs   []tab
-	Rows   []row
-	Found  int // of the search
-	Total  int // in the list
-	Pages  int
-	Seen   time.Time // when the list was read
-	News   news
-	Ghost  ghost
-	Fresh  bool   // the line above takes the focus: what had it is gone
-	Alert  string // why a button did nothing
-	Mine   netip.Addr
-	Exempt bool        // Mine is never shut out
-	Trials []trial     // rules that only count
-	Alarms []alarm     // meters that are nearly full
-	Limits int         // rules with a limit
-	Acts   []act       // what was done last
-	Else   []elsewhere // other lists that hold what this one does not
+	Frame   page.Frame
+	Tabs    []tab
+	Rows    []row
+	Found   int // of the search
+	Total   int // in the list
+	Pages   int
+	Seen    time.Time // when the list was read
+	Updated time.Time // when the kernel was last asked who is in it; zero: not yet
+	News    news
+	Ghost   ghost
+	Fresh   bool   // the line above takes the focus: what had it is gone
+	Alert   string // why a button did nothing
+	Mine    netip.Addr
+	Exempt  bool        // Mine is never shut out
+	Trials  []trial     // rules that only count
+	Alarms  []alarm     // meters that are nearly full
+	Limits  int         // rules with a limit
+	Acts    []act       // what was done last
+	Else    []elsewhere // other lists that hold what this one does not
 }
 
 // tab is one of the page's tabs.
@@ -99,14 +100,19 @@ type elsewhere struct {
 func (p *pages) list(r *http.Request, a ask) list {
 	now := time.Now()
 	l := list{ask: a}
-	got := p.Lists.List(a.query())
+	q := a.query()
+	if a.held() { // only what stands above the rows is shown
+		q.Max = 1
+	}
+	got := p.Lists.List(q)
 	l.Pages = max(1, (got.Matched+perPage-1)/perPage)
 	if a.Page > l.Pages { // what stood there is gone
 		a.Page = l.Pages
 		l.ask = a
-		got = p.Lists.List(a.query())
+		q.From = (a.Page - 1) * perPage
+		got = p.Lists.List(q)
 	}
-	l.Found, l.Total, l.Seen = got.Matched, got.Total, now
+	l.Found, l.Total, l.Seen, l.Updated = got.Matched, got.Total, now, got.Updated
 	c, counts := p.Running(), p.Lists.Counts()
 	l.Tabs = tabs(c, counts, a.Set)
 	names := p.whose()
@@ -222,22 +228,22 @@ type alarm struct {
 
 func (p *pages) alarms(c firewall.Config) (out []alarm) {
 	for _, a := range p.Watch.Full() {
-		out = append(out, alarm{ruleOf(c, a.Rule), Full(a)})
+		out = append(out, alarm{ruleOf(c, a.Rule), filled(a)})
 	}
 	return out
 }
 
-// Full says what it means that a meter, or the list of those that are shut out,
+// filled says what it means that a meter, or the list of those that are shut out,
 // is nearly full.
-func Full(a quarantine.Alarm) string {
-	filled := fmt.Sprintf("%s of %s %s", page.Number(a.Used), page.Number(a.Size), sources(a))
+func filled(a quarantine.Alarm) string {
+	used := fmt.Sprintf("%s of %s %s", page.Number(a.Used), page.Number(a.Size), sources(a))
 	switch {
 	case a.Rule == "":
-		return "The list of those that are shut out is nearly full: " + filled + ". Of a source that does not fit only the excess is dropped."
+		return "The list of those that are shut out is nearly full: " + used + ". Of a source that does not fit only the excess is dropped."
 	case !a.Time.IsZero():
 		return "had no room for more than its " + page.Number(a.Size) + " " + sources(a) + ". Those that do not fit share one limit."
 	}
-	return "is nearly full: " + filled + ". Those that do not fit share one limit."
+	return "is nearly full: " + used + ". Those that do not fit share one limit."
 }
 
 // sources is what a meter counts.
@@ -296,6 +302,17 @@ func (l list) columns() (cs []page.Column) {
 // maxEntries is how many sources of one family the kernel keeps.
 const maxEntries = 65536
 
+// holds says how long the list is, and what the search leaves of it.
+func (l list) holds() string {
+	switch {
+	case l.Search != "":
+		return page.Number(l.Found) + " found in " + counted(l.Total, "entry", "entries")
+	case !l.acts():
+		return counted(l.Total, "entry", "entries")
+	}
+	return counted(l.Total, "entry", "entries") + " of at most " + page.Number(maxEntries)
+}
+
 // String says what has changed since the rows were shown.
 func (n news) String() string {
 	var s string
@@ -327,14 +344,12 @@ func counted(n int, one, many string) string {
 // releaseAll is the button that releases all that is listed, on all its pages.
 func (l list) releaseAll() string {
 	switch {
-	case l.Search != "" && l.Found == 1:
-		return "Release the one found"
-	case l.Search != "":
+	case l.Search != "" && l.Found > 1:
 		return "Release all " + page.Number(l.Found) + " found"
-	case l.Found == 1:
-		return "Release the one address"
+	case l.Found > 1:
+		return "Release all " + page.Number(l.Found) + " addresses"
 	}
-	return "Release all " + page.Number(l.Found) + " addresses"
+	return "Release 1 address"
 }
 
 // question is what is asked before that.
@@ -343,10 +358,7 @@ func (l list) question() string {
 	if l.Set == quarantine.InLockOuts {
 		from = "the lock-outs"
 	}
-	if l.Found == 1 {
-		return "Release the one address from " + from + "?"
-	}
-	return "Release " + page.Number(l.Found) + " addresses from " + from + "?"
+	return "Release " + counted(l.Found, "address", "addresses") + " from " + from + "?"
 }
 
 // empty is what it means that the list is empty.

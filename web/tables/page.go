@@ -112,7 +112,7 @@ func (p *pages) show(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("HX-Reswap", "none")
 		return page.Render(w, r, http.StatusOK, lineOnly(l))
 	}
-	return page.Render(w, r, http.StatusOK, entries(l))
+	return page.Render(w, r, http.StatusOK, refreshed(l))
 }
 
 // badge is the number beside the menu entry.
