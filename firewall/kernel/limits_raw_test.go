@@ -236,3 +236,32 @@ func TestNoConnectionBeginsTwice(t *testing.T) {
 		})
 	}
 }
+
+// Ports may be used again as soon as both ends, or the client alone, have ended
+// the connection: that is a new one, and counts.
+func TestEndedConnectionMayBeginAgain(t *testing.T) {
+	for _, end := range []string{"FIN", "RST"} {
+		t.Run(end, func(t *testing.T) {
+			limited(t, firewall.Limit{Open: 9, New: 3, Window: 3600, Over: firewall.DropExcess}, func(s *street) {
+				f, from := s.forger(), victim("198.51.101.66", 1)
+				for i := range 5 {
+					a := f.begin(from)
+					f.send(segment{from, web4, ruleset.ACK, 1001, a.seq + 1}, "")
+					await(t, "a decision", nil, func() bool { return s.got()+s.over() == i+1 })
+					if end == "RST" || s.over() > 0 { // what is refused has no other end
+						f.send(segment{from, web4, ruleset.RST, 1001, 0}, "")
+						continue
+					}
+					f.send(segment{from, web4, ruleset.FIN | ruleset.ACK, 1001, a.seq + 1}, "")
+					for a.flags&ruleset.FIN == 0 {
+						a = f.next(from, "the other end", nil)
+					}
+					f.send(segment{from, web4, ruleset.ACK, 1002, a.seq + 1}, "")
+				}
+				if s.got() != 3 || s.over() != 2 || s.strays() != 0 {
+					t.Errorf("%d passed, %d refused, %d strays; want 3, 2, 0", s.got(), s.over(), s.strays())
+				}
+			})
+		})
+	}
+}
