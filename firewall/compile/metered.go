@@ -33,7 +33,7 @@ var (
 var linkLocal = netip.MustParsePrefix("fe80::/10")
 
 const (
-	others   = 0xffff // the part of the ct mark that is not of limits
+	markRest = 0xffff // the part of the ct mark that is not of limits
 	tcpFirst = ruleset.FIN | ruleset.SYN | ruleset.RST | ruleset.ACK
 )
 
@@ -208,12 +208,12 @@ func (b *builder) first(l limiter) []ruleset.Rule {
 		rules = append(rules, b.strangers(l, l.openSet, "share")...)
 	}
 	rules = append(rules, b.newcomers(l)...)
-	return append(rules, l.line(ruleset.SetMark{Keep: others, Set: l.mark}))
+	return append(rules, l.line(ruleset.SetMark{Keep: markRest, Set: l.mark}))
 }
 
 // begin lets a handshake begin, to be counted when it is complete.
 func (b *builder) begin(l limiter) []ruleset.Rule {
-	rules := []ruleset.Rule{l.line(ruleset.SetMark{Keep: others, Set: l.mark | firewall.MarkPending})}
+	rules := []ruleset.Rule{l.line(ruleset.SetMark{Keep: markRest, Set: l.mark | firewall.MarkPending})}
 	if l.Open > 0 {
 		rules = append(rules, b.strangers(l, l.openSet, "full")...)
 	}
@@ -323,7 +323,7 @@ func (l limiter) sharing() []ruleset.Rule {
 		rules = append(rules, l.line(proto(6), back))
 	}
 	if l.others {
-		rules = append(rules, l.line(ruleset.SetMark{Keep: others, Set: l.mark}))
+		rules = append(rules, l.line(ruleset.SetMark{Keep: markRest, Set: l.mark}))
 	}
 	return rules
 }
