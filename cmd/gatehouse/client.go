@@ -230,7 +230,7 @@ func show(ctx context.Context, args []string, out io.Writer) error {
 func release(ctx context.Context, args []string, out io.Writer) error {
 	return act(ctx, "release", args, out, func(rest []string) (any, error) {
 		if len(rest) == 0 {
-			return nil, fmt.Errorf("usage: gatehouse release ADDRESS...")
+			return nil, fmt.Errorf("usage: gatehouse release ADDRESS [ADDRESS]")
 		}
 		return api.Release{Sources: rest}, nil
 	})
