@@ -198,7 +198,17 @@ type talk struct {
 
 func (s *story) talk(h *netlab.Host, to string) *talk {
 	s.Helper()
-	c, err := h.Dial(s.ctx, "tcp", netip.MustParseAddrPort(to))
+	return s.talkFrom(h, "", to)
+}
+
+// talkFrom is talk from one of the host's addresses; "" is any.
+func (s *story) talkFrom(h *netlab.Host, from, to string) *talk {
+	s.Helper()
+	src := netip.AddrPort{}
+	if from != "" {
+		src = as(from)
+	}
+	c, err := h.DialFrom(s.ctx, "tcp", src, netip.MustParseAddrPort(to))
 	if err != nil {
 		s.Fatal(err)
 	}
