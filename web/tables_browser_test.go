@@ -228,6 +228,10 @@ func TestTablesFollowWhatHappens(t *testing.T) {
 	if err := chromedp.Do(ctx, chromedp.WaitVisible(d.caught(1))); err != nil {
 		t.Fatal(err)
 	}
+	run(t, ctx, chromedp.Evaluate[any](`document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "/", bubbles: true }))`))
+	if now := run(t, ctx, chromedp.Evaluate[string](focused)); now != "Search this list" {
+		t.Errorf("/ leads to %q", now)
+	}
 	tabTo(t, ctx, "203.0.113.9")
 	second := d.caught(2)
 	until(t, ctx, "one is new", `document.querySelector("#line [role=status]").innerText === "1 new"`)

@@ -166,7 +166,7 @@
     // A key that is held down presses a button once.
     if (e.repeat && e.target.matches("button")) e.preventDefault();
     if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, [contenteditable]")) return;
-    const search = document.querySelector("[data-search], input[type=search]");
+    const search = document.querySelector("[data-search]") || document.querySelector("[type=search]");
     if (search) { e.preventDefault(); search.focus(); search.select(); }
   });
 })();

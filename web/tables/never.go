@@ -36,17 +36,18 @@ func (p *pages) never(ctx context.Context, r *http.Request, o op) (done, error) 
 			return done{}, err
 		}
 	}
+	// What was in the draft before is nobody's to take back here.
+	alone := len(changes) > 0 && !slices.ContainsFunc(refs(changes), func(ref firewall.Ref) bool { return pending(v, ref) })
 	d, err := p.release(ctx, r, o, []netip.Prefix{o.src}, quarantine.Options{Exempt: exemptFor})
 	if err != nil {
-		if len(changes) > 0 && !pending(v, neverRef) { // nothing is half done
+		if alone {
 			err = errors.Join(err, p.Drafts.Discard(r.Context(), p.Who(r), refs(changes)...))
 		}
 		return d, err
 	}
 	d.toast.Text += " " + said
 	d.ghost.Text = d.toast.Text
-	// Undo takes back what was changed here, and nothing that was there before.
-	if len(changes) > 0 && !slices.ContainsFunc(refs(changes), func(ref firewall.Ref) bool { return pending(v, ref) }) && d.toast.With != "" {
+	if alone && d.toast.With != "" { // Undo takes the draft back, too
 		d.toast.With, d.ghost.Op = neverMark+d.toast.With, "undo:"+neverMark+strings.TrimPrefix(d.ghost.Op, "undo:")
 	}
 	return d, nil
