@@ -11,7 +11,9 @@ import (
 // machine is what a start that is refused must leave as it was.
 func (s *story) machine() string {
 	s.Helper()
-	return s.runs(s.lab.Box, "nft", "list", "ruleset") + s.runs(s.lab.Box, "ip", "-o", "addr") + s.runs(s.lab.Box, "ip", "-d", "route") +
+	// The kernel looks by itself whether a new IPv6 address is free, and ends when it likes.
+	addrs := strings.ReplaceAll(s.runs(s.lab.Box, "ip", "-o", "addr"), " tentative", "")
+	return s.runs(s.lab.Box, "nft", "list", "ruleset") + addrs + s.runs(s.lab.Box, "ip", "-d", "route") +
 		s.runs(s.lab.Box, "sysctl", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.ipv4.conf.eth0.rp_filter") +
 		s.runs(s.lab.Box, "ip", "-br", "link")
 }

@@ -133,7 +133,7 @@ func (s *story) releasedInBrowser(t *testing.T) {
 	p.fill("[name=name]", ownerName)
 	p.fill("[name=password]", ownerPassword)
 	p.click("main button[type=submit]")
-	p.click(`a[href="/tables"]`)
+	p.open("/tables")
 	p.sees("203.0.113.9")
 	p.sees("more than 100 new in 10s")
 	p.sees("many in a time")

@@ -127,8 +127,8 @@ func (p *tab) click(sel string) int64 {
 	ctx, stop := context.WithTimeout(p.ctx, patience)
 	defer stop()
 	r, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(sel)), chromedp.WaitReady("main"))
-	if err != nil {
-		p.s.Fatalf("click %s: %v\non the page: %s", sel, err, p.text())
+	if err != nil || r == nil {
+		p.s.Fatalf("click %s: %v %v\non the page: %s", sel, r, err, p.text())
 	}
 	return r.Status
 }
