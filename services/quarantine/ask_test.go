@@ -17,9 +17,9 @@ func TestTooManyOpenConnectionsAreLockedOutWithin100ms(t *testing.T) {
 			bubble(t, func(t *testing.T, b *box) {
 				b.kernel.connect("203.0.113.7", b.number(wide), 9)
 				b.syn("203.0.113.7", wide)
-				time.Sleep(late) // the last handshake completes
+				b.after(late) // the last handshake completes
 				b.kernel.connect("203.0.113.7", b.number(wide), 1)
-				time.Sleep(100*time.Millisecond - late)
+				b.after(100*time.Millisecond - late)
 				e := b.want("203.0.113.7", LockOut)
 				if e.What != firewall.OverOpen || e.Open != 10 || e.Rule != wide || e.Times != 1 {
 					t.Errorf("the entry is %+v", e)
@@ -27,7 +27,7 @@ func TestTooManyOpenConnectionsAreLockedOutWithin100ms(t *testing.T) {
 				if n := b.kernel.flowsOf("203.0.113.7"); n != 0 {
 					t.Errorf("%d connections go on", n)
 				}
-				time.Sleep(10*time.Minute + time.Second)
+				b.after(10*time.Minute + time.Second)
 				b.want("203.0.113.7", "")
 			})
 		})
@@ -39,11 +39,11 @@ func TestSecondLockOutForOpenConnectionsIsQuarantineAtOnce(t *testing.T) {
 		for i, k := range []Kind{LockOut, Quarantine} {
 			b.kernel.connect("203.0.113.7", b.number(wide), 10)
 			b.syn("203.0.113.7", wide)
-			time.Sleep(100 * time.Millisecond)
+			b.after(100 * time.Millisecond)
 			if e := b.want("203.0.113.7", k); e.Times != i+1 {
 				t.Errorf("lock-out %d counts as %d", i+1, e.Times)
 			}
-			time.Sleep(11 * time.Minute)
+			b.after(11 * time.Minute)
 		}
 		b.want("203.0.113.7", Quarantine)
 	})
@@ -60,7 +60,7 @@ func TestFewerOpenConnectionsThanTheLimitAreNeverPunished(t *testing.T) {
 			firewall.Flow{Open: true, Mark: b.number(wide)<<firewall.MarkShift | firewall.MarkRefused, Packet: firewall.Packet{Src: netip.MustParseAddr("203.0.113.7")}}) // refused
 		for range 50 {
 			b.syn("203.0.113.7", wide)
-			time.Sleep(20 * time.Millisecond)
+			b.after(20 * time.Millisecond)
 		}
 		b.want("203.0.113.7", "")
 		b.want("203.0.113.8", "")
@@ -73,7 +73,7 @@ func TestIPv6ConnectionsOfOnePrefixCountTogether(t *testing.T) {
 			b.kernel.connect(fmt.Sprintf("2001:db8:bad::%x", i+1), b.number(wide), 1)
 		}
 		b.syn("2001:db8:bad::77", wide)
-		time.Sleep(100 * time.Millisecond)
+		b.after(100 * time.Millisecond)
 		b.want("2001:db8:bad::/64", LockOut)
 		b.want("2001:db8:bad:1::/64", "")
 		if n := len(b.kernel.flows); n != 0 {
@@ -90,7 +90,7 @@ func TestForgedSYNsPunishNobodyAndCostLittle(t *testing.T) {
 		for i := range 5000 { // 500 a second pass the log's own limit
 			b.syn(fmt.Sprintf("10.%d.%d.1", i/250, i%250), wide)
 			b.syn("198.18.0.1", wide)
-			time.Sleep(span / 5000)
+			b.after(span / 5000)
 		}
 		synctest.Wait()
 		b.kernel.mu.Lock()
@@ -110,7 +110,7 @@ func TestForgedSYNsPunishNobodyAndCostLittle(t *testing.T) {
 		// Among all of them a real offender is still found.
 		b.kernel.connect("203.0.113.7", b.number(wide), 10)
 		b.syn("203.0.113.7", wide)
-		time.Sleep(time.Second)
+		b.after(time.Second)
 		b.want("203.0.113.7", LockOut)
 	})
 }
@@ -119,16 +119,16 @@ func TestClearedSuspectIsNotAskedAboutAgainForAMoment(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		for range 90 {
 			b.syn("203.0.113.7", wide)
-			time.Sleep(10 * time.Millisecond)
+			b.after(10 * time.Millisecond)
 		}
 		synctest.Wait()
 		if n := len(b.kernel.asked); n != len(looks) {
 			t.Errorf("asked %d times, want %d", n, len(looks))
 		}
-		time.Sleep(time.Second)
+		b.after(time.Second)
 		b.kernel.connect("203.0.113.7", b.number(wide), 10)
 		b.syn("203.0.113.7", wide)
-		time.Sleep(100 * time.Millisecond)
+		b.after(100 * time.Millisecond)
 		b.want("203.0.113.7", LockOut)
 	})
 }
@@ -136,16 +136,32 @@ func TestClearedSuspectIsNotAskedAboutAgainForAMoment(t *testing.T) {
 func TestAFullListSavesOnlyWhoDoesNotFit(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.kernel.size[blocked4] = 2
+		b.Service.mu.Lock() // all three in one look
 		for _, src := range []string{"203.0.113.7", "203.0.113.8", "203.0.113.9"} {
 			b.kernel.connect(src, b.number(wide), 10)
-			b.syn(src, wide)
+			b.suspect(b.limits[wide], prefix(src), Line{Time: time.Now(), Rule: wide})
 		}
-		time.Sleep(100 * time.Millisecond)
+		b.Service.mu.Unlock()
+		b.after(100 * time.Millisecond)
 		if c := b.Counts(); c.LockOuts != 2 || len(b.kernel.sets[blocked4]) != 2 {
 			t.Errorf("%d are listed, %d in the kernel, want 2", c.LockOuts, len(b.kernel.sets[blocked4]))
 		}
 		if n := len(b.disk.strikes.rows); n > 2 {
 			t.Errorf("%d have a strike", n)
 		}
+	})
+}
+
+func TestReleaseForgivesASuspicion(t *testing.T) {
+	bubble(t, func(t *testing.T, b *box) {
+		b.syn("203.0.113.7", wide)
+		b.after(5 * time.Millisecond)
+		b.release(Options{}, "203.0.113.7")
+		b.kernel.connect("203.0.113.7", b.number(wide), 10)
+		b.after(2 * time.Second)
+		b.want("203.0.113.7", "")
+		b.syn("203.0.113.7", wide)
+		b.after(100 * time.Millisecond)
+		b.want("203.0.113.7", LockOut)
 	})
 }

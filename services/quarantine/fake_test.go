@@ -31,13 +31,34 @@ type kernel struct {
 	asked  []string      // of conntrack: "all" or a source
 	told   []string      // changes of sets: "add blocked4", ...
 	polls  []time.Time
-	jitter func() // before and after each call, for others to come between
+	jitter func()            // before and after each call, for others to come between
+	after  func(what string) // a call has done its work and has not returned
+}
+
+// did lets something happen before a call returns, once.
+func (k *kernel) did(what string) {
+	k.mu.Lock()
+	after := k.after
+	k.mu.Unlock()
+	if after != nil {
+		after(what)
+	}
+}
+
+// dawdle makes every call take some time, or (nil) none.
+func (k *kernel) dawdle(jitter func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.jitter = jitter
 }
 
 // takes is the time that a call takes.
 func (k *kernel) takes() {
-	if k.jitter != nil {
-		k.jitter()
+	k.mu.Lock()
+	jitter := k.jitter
+	k.mu.Unlock()
+	if jitter != nil {
+		jitter()
 	}
 }
 
@@ -86,6 +107,7 @@ func (k *kernel) sweep() {
 }
 
 func (k *kernel) Members(_ context.Context, set string) (list []ruleset.Member, err error) {
+	defer k.did("members " + set)
 	k.takes()
 	defer k.takes()
 	k.mu.Lock()
@@ -158,6 +180,7 @@ func (k *kernel) Add(_ context.Context, ms ...ruleset.Member) error {
 }
 
 func (k *kernel) Remove(_ context.Context, ms ...ruleset.Member) error {
+	defer k.did("remove")
 	k.takes()
 	defer k.takes()
 	k.mu.Lock()
@@ -200,6 +223,13 @@ func (k *kernel) Made(_ context.Context, set string) (string, error) {
 		return "", errNone
 	}
 	return fmt.Sprint(k.table), nil
+}
+
+// polled is how often somebody asked who is shut out.
+func (k *kernel) polled() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.polls)
 }
 
 // lock is what a rule does: the source is shut out at once, if it is not yet.
@@ -447,6 +477,19 @@ func (b *box) start() {
 		b.stop = func() {}
 	}
 	synctest.Wait()
+}
+
+// after lets time pass, and everything that is to happen in it happen.
+func (b *box) after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// told is how many events there were.
+func (b *box) told() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.events)
 }
 
 func (b *box) restart() {

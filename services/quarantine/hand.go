@@ -75,7 +75,6 @@ func (s *Service) Add(ctx context.Context, by Who, src netip.Prefix, reason stri
 		return fmt.Errorf("shut out %s: %w", text(src), err)
 	}
 	s.mu.Lock()
-	delete(s.released, src)
 	s.enter(&r)
 	s.note(Act{Who: by, What: Added, Source: src, Reason: reason})
 	s.mu.Unlock()
@@ -226,7 +225,6 @@ func (s *Service) Keep(ctx context.Context, by Who, src netip.Prefix, lasts time
 	if newer := s.book.all[key{src: src}]; newer != nil { // with what was learned meanwhile
 		r = next(newer)
 	}
-	delete(s.promote, src)
 	s.put(&r)
 	said := "until it is released"
 	if lasts > 0 {

@@ -119,7 +119,7 @@ func TestKeep(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.7", fast)
 		b.over("203.0.113.8", harsh)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		if err := b.Keep(t.Context(), anna, prefix("203.0.113.7"), 2*time.Hour); err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestKeep(t *testing.T) {
 		if a := b.Acts(2); a[0].What != Kept || a[0].Reason != "until it is released" || a[1].Reason != "for 1h" {
 			t.Errorf("the audit says %+v", a)
 		}
-		time.Sleep(time.Hour + time.Second)
+		b.after(time.Hour + time.Second)
 		b.want("203.0.113.8", "")
 		if err := b.Keep(t.Context(), anna, prefix("203.0.113.8"), 0); !errors.Is(err, ErrGone) {
 			t.Errorf("of what is gone: %v", err)
@@ -173,24 +173,24 @@ func TestExemptSetsFollowTheBox(t *testing.T) {
 				b.admins[admin], b.admins[netip.MustParseAddr("2001:db8:1::20")] = seen, seen
 			}
 		}
-		time.Sleep(5 * time.Second)
+		b.after(5 * time.Second)
 		seen(time.Now(), true)
 		b.Look() // a login
-		time.Sleep(time.Second)
+		b.after(time.Second)
 		why("192.168.1.20", "admin")
 		b.holds(exempt4, 5)
 		b.holds(exempt6, 1)
 		why("2001:db8:1::77", "admin") // of the same prefix
-		time.Sleep(time.Minute)
+		b.after(time.Minute)
 		seen(time.Time{}, false) // signed out
-		time.Sleep(13 * time.Minute)
+		b.after(13 * time.Minute)
 		why("192.168.1.20", "admin")
-		time.Sleep(2 * time.Minute)
+		b.after(2 * time.Minute)
 		why("192.168.1.20", "")
 		b.holds(exempt4, 4)
 		b.holds(exempt6, 0)
 		told := len(b.kernel.told)
-		time.Sleep(5 * time.Minute)
+		b.after(5 * time.Minute)
 		if len(b.kernel.told) != told {
 			t.Error("sets that hold what they should are filled again")
 		}
@@ -210,7 +210,7 @@ func TestExemptionReleasesNobody(t *testing.T) {
 		b.admins[netip.MustParseAddr("192.168.1.20")] = time.Now()
 		b.mu.Unlock()
 		b.Look()
-		time.Sleep(time.Minute)
+		b.after(time.Minute)
 		b.want("192.168.1.20", LockOut)
 	})
 }

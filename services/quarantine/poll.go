@@ -243,8 +243,8 @@ func (p *pass) unknown(src netip.Prefix, m ruleset.Member) {
 	}
 	gone, lately := s.released[src]
 	switch {
-	case lately && (m.Timeout == 0 || !since.After(gone)):
-		p.out = append(p.out, m) // it came back with a table that was being made then
+	case s.spare[src], lately && (m.Timeout == 0 || !since.After(gone)):
+		p.out = append(p.out, m) // it is to go, or came back with a table that was being made when it went
 		return
 	case m.Timeout > 0 && (m.Left < settles || p.now.Sub(since) < settles): // it has just ended here, or its line comes
 		p.again = true

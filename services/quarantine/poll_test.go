@@ -23,7 +23,7 @@ func TestLockOutWhoseLineWasLostIsFound(t *testing.T) {
 		b.kernel.lock("203.0.113.8", 7*time.Minute) // none does
 		b.kernel.lock("203.0.113.9", 90*time.Second)
 		b.kernel.lock("2001:db8:bad::/64", 2*time.Minute)
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		if e := b.want("203.0.113.7", LockOut); e.Rule != fast || e.What != firewall.OverNew || e.Times != 1 || e.Reason != "" {
 			t.Errorf("the entry is %+v", e)
 		}
@@ -45,7 +45,7 @@ func TestLateLineExplainsAnEntry(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		at := time.Now()
 		b.kernel.lock("203.0.113.8", 7*time.Minute)
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		b.Offence(Line{Time: at, What: firewall.OverNew, Rule: fast, Src: netip.MustParseAddr("203.0.113.8")})
 		if e := b.want("203.0.113.8", LockOut); e.Rule != fast || e.Reason != "" {
 			t.Errorf("the entry is %+v", e)
@@ -57,7 +57,7 @@ func TestLateLineExplainsAnEntry(t *testing.T) {
 func TestCountersAreTakenOver(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.7", fast)
-		time.Sleep(40 * time.Second)
+		b.after(40 * time.Second)
 		if e := b.want("203.0.113.7", LockOut); e.Packets != 0 || !e.Last.IsZero() {
 			t.Errorf("nothing came, and the entry says %+v", e)
 		}
@@ -66,7 +66,7 @@ func TestCountersAreTakenOver(t *testing.T) {
 			e.Packets, e.Bytes = 12, 720
 		}
 		b.kernel.mu.Unlock()
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		e := b.want("203.0.113.7", LockOut)
 		if e.Packets != 12 || e.Bytes != 720 || time.Since(e.Last) > 31*time.Second {
 			t.Errorf("the entry says %+v", e)
@@ -75,7 +75,7 @@ func TestCountersAreTakenOver(t *testing.T) {
 		if err := b.Keep(t.Context(), anna, prefix("203.0.113.7"), 0); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		b.after(time.Minute)
 		if e := b.want("203.0.113.7", Quarantine); e.Packets != 12 {
 			t.Errorf("the entry says %+v", e)
 		}
@@ -87,13 +87,13 @@ func TestWhatWasRemovedByHandIsGone(t *testing.T) {
 		b.over("203.0.113.7", fast)
 		b.over("203.0.113.8", harsh)
 		b.over("203.0.113.9", fast)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		b.kernel.mu.Lock()
 		for _, src := range []string{"203.0.113.7", "203.0.113.8"} {
 			delete(b.kernel.sets[blocked4], name(memberOf(prefix(src), 64).Element))
 		}
 		b.kernel.mu.Unlock()
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		b.want("203.0.113.7", "")
 		b.want("203.0.113.8", "")
 		b.want("203.0.113.9", LockOut)
@@ -109,7 +109,7 @@ func TestWhatWasAddedByHandIsListed(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.kernel.lock("203.0.113.7", 0)
 		b.kernel.lock("10.0.0.0/8", time.Hour)
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		if e := b.want("203.0.113.7", Quarantine); e.Reason == "" || e.Times != 0 {
 			t.Errorf("the entry is %+v", e)
 		}
@@ -133,7 +133,7 @@ func TestForeignTimeIsTakenOver(t *testing.T) {
 		}
 		again("203.0.113.7", time.Hour)
 		again("203.0.113.8", 0)
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		b.left("203.0.113.7", time.Hour-31*time.Second)
 		b.want("203.0.113.8", Quarantine)
 	})
@@ -144,12 +144,12 @@ func TestLockOutAfterAHandWasInTheKernelIsANewOne(t *testing.T) {
 		if err := b.Add(t.Context(), anna, prefix("203.0.113.7"), "noise", 0); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Second)
+		b.after(10 * time.Second)
 		if err := b.kernel.Remove(t.Context(), memberOf(prefix("203.0.113.7"), 64)); err != nil {
 			t.Fatal(err)
 		}
 		b.kernel.lock("203.0.113.7", 5*time.Minute) // and its line was lost
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		if e := b.want("203.0.113.7", LockOut); e.Rule != fast || e.Times != 1 || e.By != "" {
 			t.Errorf("the entry is %+v", e)
 		}
@@ -167,7 +167,7 @@ func TestForeignFlushTakesNobodyOut(t *testing.T) {
 		b.over("203.0.113.7", fast)
 		b.over("203.0.113.8", harsh)
 		b.over("2001:db8:bad::", fast)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		all := func() {
 			t.Helper()
 			b.want("203.0.113.7", LockOut)
@@ -177,7 +177,7 @@ func TestForeignFlushTakesNobodyOut(t *testing.T) {
 		}
 		all()
 		b.kernel.gone() // for so long nothing is concluded
-		time.Sleep(40 * time.Second)
+		b.after(40 * time.Second)
 		if c := b.Counts(); c != (Counts{Quarantine: 1, LockOuts: 3}) {
 			t.Errorf("without a table %+v are listed", c)
 		}
@@ -185,10 +185,10 @@ func TestForeignFlushTakesNobodyOut(t *testing.T) {
 		all()
 		b.left("203.0.113.7", 5*time.Minute-42*time.Second)
 		b.left("10.0.0.0/8", time.Hour-42*time.Second)
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		all()
 		b.kernel.fresh(nil) // a table of the same name by somebody else
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		all()
 		b.left("203.0.113.7", 5*time.Minute-104*time.Second)
 		if a := b.Acts(1); a[0].What == Vanished {
@@ -201,11 +201,11 @@ func TestTableMadeDuringAReleaseDoesNotBringItBack(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.7", fast)
 		b.over("203.0.113.8", harsh)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		before := b.Members()
 		b.release(Options{}, "203.0.113.7", "203.0.113.8")
 		b.kernel.fresh(before)
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		b.want("203.0.113.7", "")
 		b.want("203.0.113.8", "")
 	})
@@ -214,11 +214,12 @@ func TestTableMadeDuringAReleaseDoesNotBringItBack(t *testing.T) {
 func TestPollsAreSeldomUnlessAPageLooks(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		count := func(d time.Duration) int {
-			before := len(b.kernel.polls)
-			time.Sleep(d)
-			return len(b.kernel.polls) - before
+			synctest.Wait()
+			before := b.kernel.polled()
+			b.after(d)
+			return b.kernel.polled() - before
 		}
-		if n := len(b.kernel.polls); n != 1 {
+		if n := b.kernel.polled(); n != 1 {
 			t.Errorf("%d polls at the start", n)
 		}
 		if n := count(5*time.Minute + time.Second); n != 10 {
@@ -242,16 +243,16 @@ func TestWhatEndsVanishesAtItsMoment(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.7", fast)
 		b.over("203.0.113.8", harsh)
-		time.Sleep(5*time.Minute - 10*time.Millisecond)
+		b.after(5*time.Minute - 10*time.Millisecond)
 		synctest.Wait()
 		if c := b.Counts(); c.LockOuts != 1 {
 			t.Errorf("shortly before its end: %+v", c)
 		}
-		told := len(b.events)
-		time.Sleep(300 * time.Millisecond)
+		told := b.told()
+		b.after(300 * time.Millisecond)
 		synctest.Wait()
-		if c := b.Counts(); c != (Counts{Quarantine: 1}) || len(b.events) == told {
-			t.Errorf("shortly after its end: %+v, %d events", c, len(b.events)-told)
+		if c := b.Counts(); c != (Counts{Quarantine: 1}) || b.told() == told {
+			t.Errorf("shortly after its end: %+v, %d events", c, b.told()-told)
 		}
 		b.want("203.0.113.7", "")
 		b.want("203.0.113.8", Quarantine)
@@ -260,13 +261,13 @@ func TestWhatEndsVanishesAtItsMoment(t *testing.T) {
 
 func TestEventsAreFourASecondAtMost(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
-		b.events = nil
+		before := b.told()
 		for i := range 2000 {
 			b.over(fmt.Sprintf("10.0.%d.%d", i/250, i%250), fast)
-			time.Sleep(time.Millisecond)
+			b.after(time.Millisecond)
 		}
-		time.Sleep(time.Second)
-		if n := len(b.events); n < 6 || n > 10 {
+		b.after(time.Second)
+		if n := b.told() - before; n < 6 || n > 10 {
 			t.Errorf("%d events in 2 s", n)
 		}
 	})

@@ -59,7 +59,7 @@ type player struct {
 func chaos(t *testing.T, b *box, r *rand.Rand) {
 	d := &dice{r: r}
 	flushes, hands := d.n(3) == 0, d.n(3) == 0
-	b.kernel.jitter = func() { d.pause(3 * time.Millisecond) }
+	b.kernel.dawdle(func() { d.pause(3 * time.Millisecond) })
 	var players []*player
 	var playing, others sync.WaitGroup
 	for _, src := range []string{"203.0.113.7", "203.0.113.8", "2001:db8:bad::/64", "10.0.0.0/8"} {
@@ -86,7 +86,7 @@ func chaos(t *testing.T, b *box, r *rand.Rand) {
 	time.Sleep(seldom + 3*time.Second) // lines that were lost are found by then
 	stop()
 	others.Wait()
-	b.kernel.jitter = nil
+	b.kernel.dawdle(nil)
 	synctest.Wait()
 	for _, p := range players {
 		if e, _ := b.Get(prefix(p.src)); !p.unsure && e.Kind != p.last {

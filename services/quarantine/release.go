@@ -165,7 +165,6 @@ func (s *Service) forgive(by Who, srcs []netip.Prefix, r *receipt, o Options) st
 	now := time.Now()
 	each(s, srcs, func(src netip.Prefix) {
 		s.released[src] = now
-		delete(s.promote, src)
 		if list, has := s.strikes[src]; has && !o.KeepStrikes {
 			r.strikes[src] = list
 			s.clearStrikes(src)

@@ -47,11 +47,11 @@ func TestReleaseStartsFromScratch(t *testing.T) {
 		b.metered("203.0.113.7", "203.0.113.8", "2001:db8:bad::/64")
 		for range 2 {
 			b.over("203.0.113.7", fast)
-			time.Sleep(6 * time.Minute)
+			b.after(6 * time.Minute)
 		}
 		b.over("203.0.113.7", fast)
 		b.over("203.0.113.8", fast)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		b.want("203.0.113.7", Quarantine)
 		r := b.release(Options{}, "203.0.113.7")
 		if len(r.Released) != 1 || r.Released[0].Kind != Quarantine || r.Token == "" {
@@ -65,9 +65,9 @@ func TestReleaseStartsFromScratch(t *testing.T) {
 		if a := b.Acts(1)[0]; a.Who != anna || a.What != Released || a.Source != prefix("203.0.113.7") {
 			t.Errorf("the audit says %+v", a)
 		}
-		time.Sleep(time.Second)
+		b.after(time.Second)
 		b.over("203.0.113.7", fast) // the strikes are gone too
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		if e := b.want("203.0.113.7", LockOut); e.Times != 1 {
 			t.Errorf("after the release it has %d strikes", e.Times)
 		}
@@ -82,26 +82,26 @@ func TestReleaseCanKeepStrikesOrExempt(t *testing.T) {
 		for _, src := range []string{"203.0.113.7", "203.0.113.8"} {
 			for range 2 {
 				b.over(src, fast)
-				time.Sleep(6 * time.Minute)
+				b.after(6 * time.Minute)
 			}
 		}
 		b.over("203.0.113.8", harsh)
 		b.release(Options{KeepStrikes: true}, "203.0.113.7")
 		b.release(Options{Exempt: 24 * time.Hour}, "203.0.113.8")
-		time.Sleep(time.Second)
+		b.after(time.Second)
 		b.over("203.0.113.7", fast)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		b.want("203.0.113.7", Quarantine)
 		b.holds(exempt4, 5) // the box twice, its gateway, its resolver, and this one
 		b.over("203.0.113.8", harsh)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		b.want("203.0.113.8", "")
 		b.restart()
 		b.holds(exempt4, 5)
-		time.Sleep(24*time.Hour + time.Minute)
+		b.after(24*time.Hour + time.Minute)
 		b.holds(exempt4, 4)
 		b.over("203.0.113.8", harsh)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		b.want("203.0.113.8", Quarantine)
 		if _, err := b.Release(t.Context(), anna, nil, Options{Exempt: 31 * 24 * time.Hour}); err == nil {
 			t.Error("an exemption of 31 days is taken")
@@ -133,11 +133,11 @@ func TestReleaseTakesOutWhatIsNotListedYet(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.kernel.lock("203.0.113.7", 5*time.Minute) // its line is on the way
 		at := time.Now()
-		time.Sleep(10 * time.Millisecond)
+		b.after(10 * time.Millisecond)
 		b.release(Options{}, "203.0.113.7")
 		b.Offence(Line{Time: at, What: firewall.OverNew, Rule: fast, Src: netip.MustParseAddr("203.0.113.7")})
 		b.want("203.0.113.7", "")
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		b.want("203.0.113.7", "")
 		b.over("203.0.113.7", fast) // a new offence counts
 		b.want("203.0.113.7", LockOut)
@@ -171,7 +171,7 @@ func TestReleaseThatTheKernelRefusesReleasesNothing(t *testing.T) {
 		}
 		b.kernel.broken = nil
 		b.want("203.0.113.7", LockOut)
-		time.Sleep(3 * time.Second)
+		b.after(3 * time.Second)
 		if _, exempt := b.Exempt(netip.MustParseAddr("203.0.113.7")); exempt {
 			t.Error("it is exempt all the same")
 		}
@@ -187,18 +187,18 @@ func TestReleaseThatTheKernelRefusesReleasesNothing(t *testing.T) {
 func TestUndoPutsBackTheTimeLeftAndTheStrikes(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.7", fast)
-		time.Sleep(6 * time.Minute)
+		b.after(6 * time.Minute)
 		b.over("203.0.113.7", fast)
 		b.over("203.0.113.8", harsh)
 		if err := b.Add(t.Context(), anna, prefix("10.0.0.0/8"), "noise", time.Hour); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		b.after(time.Minute)
 		r := b.release(Options{Exempt: time.Hour}, "203.0.113.7", "203.0.113.8", "10.0.0.0/8")
 		if r.Released[0].Source != prefix("203.0.113.7") {
 			t.Fatalf("receipt %+v", r)
 		}
-		time.Sleep(8 * time.Second)
+		b.after(8 * time.Second)
 		b.kernel.connect("203.0.113.7", b.number(drops), 1) // made in between
 		for range 2 {                                       // a second click changes nothing
 			if err := b.Undo(t.Context(), anna, r.Token); err != nil {
@@ -214,9 +214,9 @@ func TestUndoPutsBackTheTimeLeftAndTheStrikes(t *testing.T) {
 		if n := b.kernel.flowsOf("203.0.113.7"); n != 0 {
 			t.Errorf("%d connections go on", n)
 		}
-		time.Sleep(5 * time.Minute)
+		b.after(5 * time.Minute)
 		b.over("203.0.113.7", fast)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		if e := b.want("203.0.113.7", Quarantine); e.Times != 3 {
 			t.Errorf("the strikes are lost: %+v", e)
 		}
@@ -229,9 +229,9 @@ func TestUndoPutsBackTheTimeLeftAndTheStrikes(t *testing.T) {
 func TestUndoIsForTenSeconds(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.7", harsh)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		r := b.release(Options{}, "203.0.113.7")
-		time.Sleep(undoWait + time.Second)
+		b.after(undoWait + time.Second)
 		if err := b.Undo(t.Context(), anna, r.Token); !errors.Is(err, ErrTooLate) {
 			t.Errorf("after 11 s: %v", err)
 		}
@@ -245,12 +245,12 @@ func TestUndoIsForTenSeconds(t *testing.T) {
 func TestUndoDoesNotShortenWhatCameSince(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.7", fast)
-		time.Sleep(4 * time.Minute)
+		b.after(4 * time.Minute)
 		if err := b.Add(t.Context(), anna, prefix("10.1.0.0/16"), "", 0); err != nil {
 			t.Fatal(err)
 		}
 		r := b.release(Options{}, "203.0.113.7", "10.1.0.0/16")
-		time.Sleep(time.Second)
+		b.after(time.Second)
 		b.over("203.0.113.7", fast)
 		if err := b.Add(t.Context(), anna, prefix("10.0.0.0/8"), "", 0); err != nil {
 			t.Fatal(err)
@@ -279,7 +279,7 @@ func TestAllAreReleasedAtOnceAndBack(t *testing.T) {
 			srcs = append(srcs, netip.PrefixFrom(a, 32))
 		}
 		b.kernel.fresh(with)
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		if c := b.Counts(); c.LockOuts != maxBlocked {
 			t.Fatalf("counts %+v", c)
 		}
@@ -316,9 +316,9 @@ func TestActsOfPeopleStayInAFlood(t *testing.T) {
 		b.release(Options{}, "203.0.113.7")
 		for i := range 2 * actsOfLimits {
 			b.over(fmt.Sprintf("10.0.%d.%d", i/250, i%250), fast)
-			time.Sleep(time.Millisecond)
+			b.after(time.Millisecond)
 		}
-		time.Sleep(3 * time.Second)
+		b.after(3 * time.Second)
 		acts := b.Acts(1 << 20)
 		if n := len(acts); n != actsOfLimits+1 || acts[n-1].What != Released {
 			t.Errorf("%d acts, the oldest is %+v", n, acts[n-1])

@@ -17,7 +17,7 @@ func TestC17RestartKeepsTheTimeLeftAndDeletingLetsGo(t *testing.T) {
 			b.Add(t.Context(), anna, prefix("198.51.100.11"), "worse", 0)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(6 * time.Minute)
+		b.after(6 * time.Minute)
 		both := func(left time.Duration) {
 			t.Helper()
 			b.want("198.51.100.10", LockOut)
@@ -32,12 +32,12 @@ func TestC17RestartKeepsTheTimeLeftAndDeletingLetsGo(t *testing.T) {
 		b.restart()
 		both(4 * time.Minute)
 		b.stop() // a reboot of one minute
-		time.Sleep(time.Minute)
+		b.after(time.Minute)
 		b.kernel.gone()
 		b.start()
 		b.kernel.fresh(b.Members())
 		both(3 * time.Minute)
-		time.Sleep(31 * time.Second) // the poll finds it so
+		b.after(31 * time.Second) // the poll finds it so
 		both(3*time.Minute - 31*time.Second)
 		b.release(Options{}, "198.51.100.11")
 		b.want("198.51.100.11", "")
@@ -45,10 +45,10 @@ func TestC17RestartKeepsTheTimeLeftAndDeletingLetsGo(t *testing.T) {
 		b.restart()
 		b.want("198.51.100.11", "")
 		b.want("198.51.100.10", LockOut)
-		time.Sleep(3 * time.Minute)
+		b.after(3 * time.Minute)
 		b.want("198.51.100.10", "")
 		if e := b.disk.entries.rows; len(e) != 0 {
-			time.Sleep(2 * time.Second)
+			b.after(2 * time.Second)
 			if e := b.disk.entries.rows; len(e) != 0 {
 				t.Errorf("what is over is still on disk: %s", e)
 			}
@@ -60,7 +60,7 @@ func TestEntriesStrikesAndActsSurviveARestart(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		for range 2 {
 			b.over("203.0.113.7", fast)
-			time.Sleep(6 * time.Minute)
+			b.after(6 * time.Minute)
 		}
 		b.release(Options{Exempt: time.Hour}, "203.0.113.8")
 		before := b.Acts(10)
@@ -72,7 +72,7 @@ func TestEntriesStrikesAndActsSurviveARestart(t *testing.T) {
 			t.Error("the exemption is lost")
 		}
 		b.over("203.0.113.7", fast)
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
 		if e := b.want("203.0.113.7", Quarantine); e.Times != 3 || e.Limit.Strikes != 3 {
 			t.Errorf("the entry is %+v", e)
 		}
@@ -87,7 +87,7 @@ func TestLockOutsOfTheTimeBetweenAreFoundAtTheStart(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.stop()
 		b.kernel.lock("203.0.113.7", 5*time.Minute)
-		time.Sleep(10 * time.Second)
+		b.after(10 * time.Second)
 		b.start()
 		if e := b.want("203.0.113.7", LockOut); e.Rule != fast || e.Times != 1 {
 			t.Errorf("the entry is %+v", e)
@@ -98,7 +98,7 @@ func TestLockOutsOfTheTimeBetweenAreFoundAtTheStart(t *testing.T) {
 func TestAtMostFiveSecondsAreLostOnAPowerCut(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.7", fast)
-		time.Sleep(4 * time.Second)
+		b.after(4 * time.Second)
 		var e Entry
 		if err := json.Unmarshal(b.disk.entries.rows["203.0.113.7/32"], &e); err != nil || e.Rule != fast {
 			t.Errorf("on disk after 4 s: %v %v", e, err)
@@ -113,9 +113,9 @@ func TestWritesAreGrouped(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		for i := range 2000 {
 			b.over(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i % 250)}).String(), fast)
-			time.Sleep(time.Millisecond)
+			b.after(time.Millisecond)
 		}
-		time.Sleep(5 * time.Second)
+		b.after(5 * time.Second)
 		if n := b.disk.entries.writes; n < 2 || n > 6 {
 			t.Errorf("%d writes for 2000 entries in 2 s", n)
 		}
@@ -128,14 +128,14 @@ func TestWritesAreGrouped(t *testing.T) {
 func TestFullDiskStopsNothingAndIsMadeUpFor(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.6", harsh)
-		time.Sleep(3 * time.Second)
+		b.after(3 * time.Second)
 		full := errors.New("no space left")
 		b.disk.entries.setBroken(full)
 		b.disk.strikes.setBroken(full)
 		b.disk.acts.setBroken(full)
 		b.disk.exemptions.setBroken(full)
 		b.over("203.0.113.7", harsh)
-		time.Sleep(20 * time.Second)
+		b.after(20 * time.Second)
 		b.want("203.0.113.7", Quarantine)
 		b.release(Options{Exempt: time.Hour}, "203.0.113.6")
 		b.want("203.0.113.6", "")
@@ -143,7 +143,7 @@ func TestFullDiskStopsNothingAndIsMadeUpFor(t *testing.T) {
 		b.disk.strikes.setBroken(nil)
 		b.disk.acts.setBroken(nil)
 		b.disk.exemptions.setBroken(nil)
-		time.Sleep(10 * time.Second)
+		b.after(10 * time.Second)
 		b.restart()
 		b.want("203.0.113.6", "")
 		b.want("203.0.113.7", Quarantine)
@@ -157,13 +157,15 @@ func TestNewStoreGetsEverything(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.7", fast)
 		b.release(Options{Exempt: time.Hour}, "203.0.113.8")
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
+		synctest.Wait()
 		d := b.disk
 		for _, wipe := range []func(){func() { clear(d.entries.rows) }, func() { clear(d.strikes.rows) }, func() { clear(d.acts.rows) }, func() { clear(d.exemptions.rows) }} {
 			wipe()
 		}
 		b.Renewed()
-		time.Sleep(2 * time.Second)
+		b.after(2 * time.Second)
+		synctest.Wait()
 		if len(d.entries.rows) != 1 || len(d.strikes.rows) != 1 || len(d.acts.rows) != 2 || len(d.exemptions.rows) != 1 {
 			t.Errorf("on disk are %d entries, %d strikes, %d acts, %d exemptions", len(d.entries.rows), len(d.strikes.rows), len(d.acts.rows), len(d.exemptions.rows))
 		}
@@ -188,7 +190,7 @@ func TestTimeLeftNeverGrowsWithTheClock(t *testing.T) {
 func TestDamagedRecordsAreLeftOut(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("203.0.113.7", harsh)
-		time.Sleep(3 * time.Second)
+		b.after(3 * time.Second)
 		b.stop()
 		b.disk.entries.rows["x"] = []byte(`{}`)
 		b.disk.strikes.rows["x"] = []byte(`["2026-01-01T00:00:00Z"]`)
@@ -206,7 +208,7 @@ func TestNewLengthOfPrefixesKeepsTheSameHostsOut(t *testing.T) {
 	bubble(t, func(t *testing.T, b *box) {
 		b.over("2001:db8:bad:1::", fast)
 		b.over("2001:db8:bad:2::", harsh)
-		time.Sleep(time.Minute)
+		b.after(time.Minute)
 		bad := memberOf(prefix("2001:db8:bad:1::/64"), 64)
 		b.cfg.Sources.Prefix6 = 56
 		if err := b.Reload(t.Context(), b.cfg); err != nil {
@@ -223,7 +225,7 @@ func TestNewLengthOfPrefixesKeepsTheSameHostsOut(t *testing.T) {
 		if h := b.Holding(netip.MustParseAddr("2001:db8:bad:1::5")); len(h) != 1 || h[0].Source != prefix("2001:db8:bad:1::/64") {
 			t.Errorf("holding %+v", h)
 		}
-		time.Sleep(31 * time.Second)
+		b.after(31 * time.Second)
 		if c := b.Counts(); c != (Counts{Quarantine: 1, LockOuts: 1}) {
 			t.Errorf("counts %+v", c)
 		}
@@ -251,5 +253,22 @@ func TestNewLengthOfPrefixesKeepsTheSameHostsOut(t *testing.T) {
 		is(blocked6, 2)
 		is(blockedNets6, 0)
 		b.want("2001:db8:bad:2::/64", Quarantine)
+	})
+}
+
+func TestWhatAFullDiskHoldsBackIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, b *box) {
+		b.disk.acts.setBroken(errors.New("no space left"))
+		for i := range 3 * actsOfLimits {
+			b.over(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i % 250)}).String(), fast)
+			b.after(time.Millisecond)
+		}
+		b.after(10 * time.Second)
+		b.disk.acts.setBroken(nil)
+		b.Service.mu.Lock()
+		defer b.Service.mu.Unlock()
+		if n := len(b.save.acts); n > actsOfLimits {
+			t.Errorf("%d acts wait for the disk", n)
+		}
 	})
 }

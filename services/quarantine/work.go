@@ -92,7 +92,6 @@ func (s *Service) spareAll(ctx context.Context) error {
 		if s.book.all[key{src: src}] == nil {
 			members = append(members, memberOf(src, s.book.prefix6))
 		}
-		s.released[src] = time.Now()
 	}
 	s.mu.Unlock()
 	if len(members) > 0 {
@@ -104,7 +103,6 @@ func (s *Service) spareAll(ctx context.Context) error {
 	defer s.mu.Unlock()
 	for _, src := range some {
 		delete(s.spare, src)
-		s.released[src] = time.Now()
 	}
 	return nil
 }
